@@ -1,0 +1,111 @@
+package node
+
+import "fmt"
+
+// Evolve folds one event into the state: assignments only, no checks. An event it does not know is a bug of this
+// program, found by a test that walks Events.
+func Evolve(s State, e Event) State {
+	switch e := e.(type) {
+	case Enrolled:
+		s.ID, s.Tenant, s.Site, s.Pool, s.Name = e.Node, e.Tenant, e.Site, e.Pool, e.Name
+		s.Labels, s.MACs, s.HardwareProfile = e.Labels, e.MACs, e.HardwareProfile
+		s.BMC = &e.BMC
+	case EnrollmentVoided:
+		s.ID, s.Tenant, s.Voided = e.Node, e.Tenant, true
+	case AgentJoined:
+		s.ID, s.Tenant, s.Site, s.Pool, s.Name = e.Node, e.Tenant, e.Site, e.Pool, e.Name
+		s.Labels, s.MACs = e.Labels, e.MACs
+	case Moved:
+		s = evolveMoved(s, e)
+	case WorkflowStarted:
+		s.Workflow = &Workflow{ID: e.Workflow, Profile: e.Profile, Run: e.Run}
+	case UnrescueAsked:
+		s.Unrescuing = true
+	case ReleasedUnverified:
+		s.ReleaseUnverified = true
+	case PowerAsked:
+		s.PowerAction = e.Action
+	case PowerObserved:
+		s.Power, s.PowerAction = e.Power, ""
+	case MaintenanceEntered:
+		s.Maintenance = &Mark{Reason: e.Reason}
+	case MaintenanceLeft:
+		s.Maintenance = nil
+	case Cordoned:
+		s.Cordon = &Mark{Reason: e.Reason}
+	case Uncordoned:
+		s.Cordon = nil
+	case HardwareRecorded:
+		s.Hardware = s.Hardware.with(e)
+	case WipeAttested:
+		w := e.Wipe
+		s.Wipe = &w
+		if s.WipeVerified() {
+			s.ReleaseUnverified = false
+		}
+	default:
+		panic(fmt.Sprintf("node.Evolve does not know %T", e))
+	}
+	return s
+}
+
+func (i Inventories) with(e HardwareRecorded) Inventories {
+	hardware := e.Hardware
+	if e.Source == InBand {
+		i.InBand = &hardware
+	} else {
+		i.OutOfBand = &hardware
+	}
+	return i
+}
+
+func evolveMoved(s State, e Moved) State {
+	if s.Workflow != nil {
+		s.LastWorkflow, s.LastRun = s.Workflow.ID, s.Workflow.Run
+		s.LastProfile = &s.Workflow.Profile
+	}
+	s.Workflow, s.Provision = nil, e.To
+
+	switch e.To {
+	case Failed:
+		s.FailedFrom, s.FailedBy, s.LastError = e.From, e.Verb, e.Error
+		s.Maintenance = &Mark{Reason: "failed while " + string(e.From)}
+	case Deployed:
+		if e.Role != "" {
+			s.Role = e.Role
+		}
+	case Ready:
+		s.Profile, s.ReleaseWipe, s.Role = nil, "", ""
+	}
+	if e.From == Failed {
+		s.FailedFrom, s.FailedBy, s.LastError = None, "", nil
+	}
+	if e.Profile != nil {
+		s.Profile = e.Profile
+	}
+	if e.Wipe != "" {
+		s.ReleaseWipe = e.Wipe
+	}
+	if needsNewWipe(e) {
+		s.Wipe = nil
+	}
+	s.RescueUp = e.To == Rescue && e.Verb == VerbComplete
+	if e.To != Failed && e.Verb != VerbRetry {
+		s.Unrescuing = false
+	}
+	return s
+}
+
+// needsNewWipe tells the moves after which an earlier wipe proves nothing: something may write to the disks from here on,
+// or an operator asked for a chain that ends in a wipe of its own. A retry keeps what its workflow has proven.
+func needsNewWipe(e Moved) bool {
+	switch e.To {
+	case Deploying, Deployed, Rescue:
+		return true
+	}
+	switch e.Verb {
+	case VerbManage, VerbInspect, VerbProvide:
+		return true
+	}
+	return false
+}
