@@ -1,6 +1,10 @@
 package node
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/better-compute/metal/domain/id"
+)
 
 // Evolve folds one event into the state: assignments only, no checks. An event it does not know is a bug of this
 // program, found by a test that walks Events.
@@ -68,7 +72,7 @@ func evolveMoved(s State, e Moved) State {
 
 	switch e.To {
 	case Failed:
-		s.FailedFrom, s.FailedBy, s.LastError = e.From, e.Verb, e.Error
+		s.FailedFrom, s.FailedBy, s.FailedWorkflow, s.LastError = e.From, e.Verb, e.Workflow, e.Error
 		s.Maintenance = &Mark{Reason: "failed while " + string(e.From)}
 	case Deployed:
 		if e.Role != "" {
@@ -78,7 +82,7 @@ func evolveMoved(s State, e Moved) State {
 		s.Profile, s.ReleaseWipe, s.Role = nil, "", ""
 	}
 	if e.From == Failed {
-		s.FailedFrom, s.FailedBy, s.LastError = None, "", nil
+		s.FailedFrom, s.FailedBy, s.FailedWorkflow, s.LastError = None, "", id.Workflow{}, nil
 	}
 	if e.Profile != nil {
 		s.Profile = e.Profile
