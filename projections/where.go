@@ -1,0 +1,56 @@
+package projections
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Where collects the conditions of a query and their arguments. Conditions are constants of the program; whatever comes
+// from outside is an argument.
+type Where struct {
+	conditions []string
+	args       []any
+}
+
+// Add adds a condition in which {} stands for the argument.
+func (w *Where) Add(condition string, arg any) {
+	w.conditions = append(w.conditions, strings.Replace(condition, "{}", w.Arg(arg), 1))
+}
+
+// Arg adds an argument alone and gives its placeholder.
+func (w *Where) Arg(arg any) string {
+	w.args = append(w.args, arg)
+	return "$" + strconv.Itoa(len(w.args))
+}
+
+// Within bounds the query to a scope. The columns of p hold the ids; an empty one: the table has no such column.
+func (w *Where) Within(s Scope, p Place) {
+	if s.All {
+		return
+	}
+	var any []string
+	reach := func(column string, ids []string) {
+		if column != "" && len(ids) > 0 {
+			any = append(any, column+" = ANY("+w.Arg(ids)+")")
+		}
+	}
+	reach(p.Tenant, s.Tenants)
+	reach(p.Site, s.Sites)
+	reach(p.Pool, s.Pools)
+	reach(p.Node, s.Nodes)
+	if len(any) == 0 {
+		any = []string{"false"}
+	}
+	w.conditions = append(w.conditions, "("+strings.Join(any, " OR ")+")")
+}
+
+// SQL is the WHERE clause; empty without conditions.
+func (w *Where) SQL() string {
+	if len(w.conditions) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(w.conditions, " AND ")
+}
+
+// Args are the arguments in order.
+func (w *Where) Args() []any { return w.args }
