@@ -51,8 +51,9 @@ func (k Key) Stream() event.Stream {
 
 // State is who holds the value now; a zero Holder is nobody.
 type State struct {
-	Key    Key     `json:"key"`
-	Holder id.Node `json:"holder,omitzero"`
+	Key    Key       `json:"key"`
+	Tenant id.Tenant `json:"tenantId,omitzero"` // of the holder
+	Holder id.Node   `json:"holder,omitzero"`
 }
 
 // Event is any event of a claim's stream.
@@ -69,8 +70,9 @@ var Events = event.Table(
 
 // Claimed says that a node holds the value from now on.
 type Claimed struct {
-	Key    Key     `json:"key"`
-	Holder id.Node `json:"nodeId"`
+	Key    Key       `json:"key"`
+	Tenant id.Tenant `json:"tenantId"`
+	Holder id.Node   `json:"nodeId"`
 }
 
 // Released says that nobody holds the value any more.
@@ -96,6 +98,7 @@ type (
 	// Take claims the value for Holder. Taking what one holds already changes nothing.
 	Take struct {
 		Key    Key
+		Tenant id.Tenant
 		Holder id.Node
 	}
 	// Release gives the value up. Releasing what Holder does not hold changes nothing.
@@ -147,7 +150,7 @@ func taken(k Key, holder id.Node) error {
 func Evolve(s State, e Event) State {
 	switch e := e.(type) {
 	case Claimed:
-		return State{Key: e.Key, Holder: e.Holder}
+		return State{Key: e.Key, Tenant: e.Tenant, Holder: e.Holder}
 	case Released:
 		return State{Key: e.Key}
 	default:

@@ -152,3 +152,6 @@ type Failure struct {
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message"`
 }
+
+// Drivers lists the BMC drivers by name; the first is the default.
+var Drivers = []string{"redfish"}

@@ -1,0 +1,75 @@
+package commands
+
+import (
+	"context"
+
+	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/pool"
+	"github.com/better-compute/metal/domain/principal"
+)
+
+// The verbs of this file are the process managers' and the agent gateway's: no HTTP route leads to them.
+
+// Accept moves a joined machine on, its pool's acceptance checks having passed.
+func (s *Service) Accept(ctx context.Context, call Call, n id.Node) (NodeOutcome, error) {
+	return s.provision(ctx, call, n, node.Accept{})
+}
+
+// StartWorkflow makes a workflow the node's active one; a second is CONFLICT. The workflow's id is derived from the event
+// that this appends, so that whoever looks next can finish what a crash left.
+func (s *Service) StartWorkflow(ctx context.Context, call Call, n id.Node, p node.Profile) (NodeOutcome, error) {
+	return s.onNode(ctx, call, n, principal.NodesProvision, func(_ node.State, v event.Version) (node.Command, error) {
+		return node.StartWorkflow{Workflow: WorkflowOf(n, v+1), Profile: p}, nil
+	})
+}
+
+// Complete says that the node's active workflow succeeded. Ready needs a verified wipe, else UNVERIFIED_WIPE, unless the
+// node's pool is agentless and its policy says by name that it does not.
+func (s *Service) Complete(ctx context.Context, call Call, n id.Node, w id.Workflow, role node.Role) (NodeOutcome, error) {
+	done, err := s.onNode(ctx, call, n, principal.NodesProvision, func(state node.State, _ event.Version) (node.Command, error) {
+		in, err := load(ctx, s, pool.Decider, pool.StreamOf(state.Pool))
+		if err != nil {
+			return nil, err
+		}
+		policy := ""
+		if in.state.Policy.Agent == pool.AgentNone {
+			policy = in.state.Policy.UnverifiedRelease
+		}
+		return node.Complete{Workflow: w, Role: role, Policy: policy}, nil
+	})
+	if err == nil && done.State.Provision == node.Retired {
+		err = s.releaseClaims(ctx, call, done.State, "the node is retired")
+	}
+	return done, err
+}
+
+// Fail says that the node's active workflow failed or was cancelled; a zero workflow, that none could be started. The
+// same workflow again, also after an abort, changes nothing. The message is bounded; it must hold no secret.
+func (s *Service) Fail(ctx context.Context, call Call, n id.Node, w id.Workflow, code fault.Code, message string,
+) (NodeOutcome, error) {
+	return s.provision(ctx, call, n, node.Fail{Workflow: w, Code: code, Message: message})
+}
+
+// Retry moves a failed node back to where its workflow failed, with the run number raised.
+func (s *Service) Retry(ctx context.Context, call Call, n id.Node, w id.Workflow) (NodeOutcome, error) {
+	return s.always(ctx, call, n, principal.WorkflowsManage, node.Retry{Workflow: w})
+}
+
+// RecordHardware stores a new inventory; one equal to the newest of its source changes nothing.
+func (s *Service) RecordHardware(ctx context.Context, call Call, n id.Node, from node.Source, h node.Hardware,
+) (NodeOutcome, error) {
+	return s.provision(ctx, call, n, node.RecordHardware{HardwareRecorded: node.HardwareRecorded{Source: from, Hardware: h}})
+}
+
+// AttestWipe stores the result of a wipe. The caller has checked the signature.
+func (s *Service) AttestWipe(ctx context.Context, call Call, n id.Node, w node.Wipe) (NodeOutcome, error) {
+	return s.provision(ctx, call, n, node.AttestWipe{Wipe: w})
+}
+
+// ObservePower stores a power state that was read; the same as before changes nothing.
+func (s *Service) ObservePower(ctx context.Context, call Call, n id.Node, p node.Power) (NodeOutcome, error) {
+	return s.provision(ctx, call, n, node.ObservePower{Power: p})
+}
