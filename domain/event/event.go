@@ -80,8 +80,14 @@ type Recorded struct {
 	Type     string          // the public name
 	Schema   int             // the version of Data's shape, from 1
 	Data     json.RawMessage // as stored, before any upcast
+	RawMeta  json.RawMessage // the metadata as stored: what the hash is over
 	Prev     Hash            // of the event before it in the stream; zero for the first
 	Hash     Hash            // of this event
+}
+
+// Wire is the stored form: what a copy of the log needs to take the hash again.
+func (r Recorded) Wire() Wire {
+	return Wire{ID: r.ID, Stream: r.Stream, Version: r.Version, Type: r.Type, Schema: r.Schema, Data: r.Data, Meta: r.RawMeta}
 }
 
 // Unknown stands for an event whose type or schema version this program does not know: one written by a newer program.

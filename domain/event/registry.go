@@ -154,7 +154,7 @@ func (r *Registry) Open(w Wire, p Position, at time.Time) (Recorded, error) {
 	}
 	return Recorded{
 		ID: w.ID, Stream: w.Stream, Version: w.Version, Position: p, At: at.UTC(), Event: e, Meta: meta.Meta,
-		Type: w.Type, Schema: w.Schema, Data: w.Data, Prev: meta.Prev, Hash: w.Hash(),
+		Type: w.Type, Schema: w.Schema, Data: w.Data, RawMeta: w.Meta, Prev: meta.Prev, Hash: w.Hash(),
 	}, nil
 }
 
