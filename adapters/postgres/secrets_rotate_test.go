@@ -1,0 +1,177 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/test/pgtest"
+)
+
+func TestRotateDataKey(t *testing.T) {
+	pool := pgtest.New(t)
+	s, replica := newSecrets(t, pool), newSecrets(t, pool)
+	_, ref := put(t, s, "before")
+	sealed, err := s.Seal(t.Context(), "outcome", nil, []byte("answer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := uuid.Must(uuid.NewV7())
+	token := s.Mint(command)
+
+	done, err := s.RotateDataKey(t.Context())
+	if err != nil || done.Reencrypted != 1 || done.Resumed {
+		t.Fatalf("got %+v, %v; want one secret re-encrypted", done, err)
+	}
+	_, late := put(t, replica, "after, by a replica that knows only the old key")
+	for _, store := range []*postgres.Secrets{s, replica, newSecrets(t, pool)} {
+		wantSecret(t, store, ref, "before")
+		wantSecret(t, store, late, "after, by a replica that knows only the old key")
+		if answer, err := store.Open(t.Context(), "outcome", nil, sealed); err != nil || string(answer) != "answer" {
+			t.Errorf("what was sealed before: %q, %v", answer, err)
+		}
+		if store.Mint(command) != token {
+			t.Error("the rotation changed a token")
+		}
+	}
+	if old := exec(t, pool, `SELECT FROM secrets WHERE key_id <> $1`, done.Key); old != 0 {
+		t.Errorf("%d secrets are still under the old key", old)
+	}
+}
+
+func TestRotationGoesOnAfterACrash(t *testing.T) {
+	pool := pgtest.New(t)
+	s := newSecrets(t, pool)
+	refs := map[node.SecretRef]string{}
+	for i := range 450 {
+		value := fmt.Sprint("value ", i)
+		_, ref := put(t, s, value)
+		refs[ref] = value
+	}
+	last := uuid.Max
+	exec(t, pool, `INSERT INTO secrets SELECT $1, key_id, '\x00' FROM secrets LIMIT 1`, last)
+
+	broken, err := s.RotateDataKey(t.Context()) // stops at the row that can't be opened, in the third batch
+	wantCode(t, err, fault.Internal)
+	if broken.Reencrypted != 400 {
+		t.Errorf("%d secrets were re-encrypted before the stop, want 400", broken.Reencrypted)
+	}
+	for ref, value := range refs {
+		wantSecret(t, s, ref, value)
+	}
+	exec(t, pool, `DELETE FROM secrets WHERE id = $1`, last)
+
+	done, err := newSecrets(t, pool).RotateDataKey(t.Context())
+	if err != nil || !done.Resumed || done.Reencrypted != 50 {
+		t.Errorf("got %+v, %v; want the last 50 under the key that was made before", done, err)
+	}
+	for ref, value := range refs {
+		wantSecret(t, s, ref, value)
+	}
+	if keys := exec(t, pool, `SELECT FROM secret_keys WHERE purpose = 'data'`); keys != 2 {
+		t.Errorf("there are %d data keys, want 2", keys)
+	}
+}
+
+func TestRotationWhileReplicasRun(t *testing.T) {
+	pool := pgtest.New(t)
+	stores := []*postgres.Secrets{newSecrets(t, pool), newSecrets(t, pool), newSecrets(t, pool)}
+	stop, rotated := context.WithCancel(t.Context())
+	defer rotated()
+	var writers, rotators sync.WaitGroup
+	for w := range 4 {
+		writers.Go(func() {
+			for i := 0; stop.Err() == nil; i++ {
+				store, reader := stores[(w+i)%3], stores[(w+i+1)%3]
+				value := fmt.Sprint(w, i)
+				ref, err := store.Put(t.Context(), uuid.Must(uuid.NewV7()), []byte(value))
+				if err != nil {
+					t.Errorf("put: %v", err)
+					return
+				}
+				if got, err := reader.Get(t.Context(), ref); err != nil || string(got) != value {
+					t.Errorf("got %q, %v; want %q", got, err, value)
+					return
+				}
+			}
+		})
+	}
+	for r := range 2 {
+		rotators.Go(func() {
+			for range 5 {
+				if _, err := stores[r].RotateDataKey(t.Context()); err != nil {
+					t.Errorf("rotate: %v", err)
+				}
+			}
+		})
+	}
+	rotators.Wait()
+	rotated()
+	writers.Wait()
+	if _, err := stores[2].RotateDataKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left := exec(t, pool, `SELECT FROM secrets JOIN secret_keys k ON k.id = key_id WHERE retired_at IS NOT NULL`)
+	if left != 0 {
+		t.Errorf("%d secrets are under retired keys", left)
+	}
+}
+
+func TestRetiredKeysGoWhenNothingNeedsThem(t *testing.T) {
+	pool := pgtest.New(t)
+	s := newSecrets(t, pool)
+	_, ref := put(t, s, "kept")
+	for range 2 {
+		if _, err := s.RotateDataKey(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, pool, `UPDATE secret_keys SET retired_at = now() - interval '31 days'
+		WHERE id = (SELECT id FROM secret_keys WHERE retired_at IS NOT NULL ORDER BY id LIMIT 1)`)
+	if _, err := s.RotateDataKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if keys := exec(t, pool, `SELECT FROM secret_keys WHERE purpose = 'data'`); keys != 3 {
+		t.Errorf("there are %d data keys, want the current and two retired lately", keys)
+	}
+	wantSecret(t, s, ref, "kept")
+}
+
+func TestRewrapMaster(t *testing.T) {
+	pool := pgtest.New(t)
+	before, after := masterKey(t, keyBytes), masterKey(t, otherKey)
+	s := newSecrets(t, pool)
+	_, ref := put(t, s, "hunter2")
+	command := uuid.Must(uuid.NewV7())
+
+	_, err := postgres.RewrapMaster(t.Context(), pool, after, masterKey(t, "a third master key, of 32 bytes."))
+	wantCode(t, err, fault.InvalidConfig)
+	for _, want := range []int{2, 0} { // the second time nothing is left to do
+		if n, err := postgres.RewrapMaster(t.Context(), pool, before, after); err != nil || n != want {
+			t.Fatalf("rewrapped %d keys, %v; want %d", n, err, want)
+		}
+	}
+	wantSecret(t, s, ref, "hunter2") // a replica that runs goes on
+	_, err = s.RotateDataKey(t.Context())
+	wantCode(t, err, fault.InvalidConfig) // but makes no key under the old master key
+
+	_, err = postgres.NewSecrets(t.Context(), pool, before)
+	wantCode(t, err, fault.InvalidConfig)
+	renewed, err := postgres.NewSecrets(t.Context(), pool, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSecret(t, renewed, ref, "hunter2")
+	if renewed.Mint(command) != s.Mint(command) {
+		t.Error("rewrapping changed a token")
+	}
+	if _, err := renewed.RotateDataKey(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
