@@ -1,0 +1,159 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/better-compute/metal/domain/event"
+)
+
+// pending is one append on its way.
+type pending struct {
+	stream event.Stream
+	expect event.Version
+	wires  []event.Wire
+	size   int // bytes of data and metadata
+	state  atomic.Int32
+	lost   bool         // the connection was lost after it was sent; only the appender looks
+	done   chan outcome // of capacity 1: who answers never waits
+}
+
+// The states of an append: from waiting it becomes sent or, by its caller, abandoned.
+const (
+	waiting int32 = iota
+	sent
+	abandoned
+)
+
+// outcome is what became of an append.
+type outcome struct {
+	position event.Position
+	err      error
+}
+
+func newPending(stream event.Stream, expect event.Version, wires []event.Wire) *pending {
+	p := &pending{stream: stream, expect: expect, wires: wires, done: make(chan outcome, 1)}
+	for _, w := range wires {
+		p.size += len(w.Data) + len(w.Meta)
+	}
+	return p
+}
+
+// claim marks the append as sent, or tells that its caller has gone.
+func (p *pending) claim() bool {
+	return p.state.CompareAndSwap(waiting, sent) || p.state.Load() == sent
+}
+
+func (p *pending) answer(position event.Position, err error) { p.done <- outcome{position, err} }
+
+// fail answers with an error of which is certain that its own attempt wrote nothing.
+func (p *pending) fail(err error) {
+	if p.lost {
+		p.answer(0, fmt.Errorf("%w: %w", event.ErrUnknownOutcome, err))
+		return
+	}
+	p.answer(0, fmt.Errorf("%w: %w", event.ErrUnavailable, err))
+}
+
+// queue holds the appends that the appender has not taken yet.
+type queue struct {
+	maxAppends, maxBytes int
+	ready                chan struct{} // holds a token while something may wait
+
+	mu      sync.Mutex
+	entries []*pending
+	closed  bool
+}
+
+func newQueue(o Options) *queue {
+	return &queue{maxAppends: o.MaxBatch, maxBytes: o.MaxBatchBytes, ready: make(chan struct{}, 1)}
+}
+
+var errClosed = errors.New("the store is closed")
+
+// append hands p to the appender and waits for its outcome, or for the end of the caller's context.
+func (q *queue) append(ctx context.Context, p *pending) (position event.Position, added bool, err error) {
+	if !q.put(p) {
+		return 0, false, unavailable(ctx, errClosed)
+	}
+	select {
+	case o := <-p.done:
+		return o.position, o.err == nil, o.err
+	case <-ctx.Done():
+		if p.state.Swap(abandoned) == waiting {
+			return 0, false, unavailable(ctx, ctx.Err())
+		}
+		return 0, false, fmt.Errorf("%w: %w", event.ErrUnknownOutcome, ctx.Err())
+	}
+}
+
+func (q *queue) put(p *pending) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
+		q.entries = append(q.entries, p)
+		q.wake()
+	}
+	return !q.closed
+}
+
+func (q *queue) wake() {
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// close refuses further appends. Those that wait are still taken.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.wake()
+}
+
+// next waits for appends and takes a batch of them: the oldest first, as many as the bounds allow, and of each stream
+// one, because the second could only be judged after the first. Nil when the queue is closed and empty.
+func (q *queue) next() []*pending {
+	for range q.ready {
+		batch, ended := q.take()
+		if len(batch) > 0 {
+			return batch
+		}
+		if ended {
+			break
+		}
+	}
+	return nil
+}
+
+func (q *queue) take() (batch []*pending, ended bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	streams := make(map[event.Stream]struct{}, len(q.entries))
+	rest := q.entries[:0]
+	size := 0
+	for _, p := range q.entries {
+		_, taken := streams[p.stream]
+		full := len(batch) == q.maxAppends || len(batch) > 0 && size+p.size > q.maxBytes
+		switch {
+		case p.state.Load() == abandoned:
+		case taken || full:
+			rest = append(rest, p)
+			streams[p.stream] = struct{}{} // what follows on this stream stays behind it
+		default:
+			batch = append(batch, p)
+			size += p.size
+			streams[p.stream] = struct{}{}
+		}
+	}
+	clear(q.entries[len(rest):])
+	q.entries = rest
+	if len(rest) > 0 || q.closed {
+		q.wake()
+	}
+	return batch, q.closed && len(rest) == 0
+}

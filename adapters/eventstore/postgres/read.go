@@ -1,0 +1,125 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/better-compute/metal/domain/event"
+)
+
+const (
+	selectSQL = "SELECT position, stream, version, id, type, schema_version, data, meta, recorded_at FROM events "
+	headSQL   = "SELECT coalesce(max(position), 0) FROM events"
+)
+
+// window bounds how many positions one filtered read looks at, so that a follower of rare types never holds a long
+// scan.
+const window = 10_000
+
+// row is one event as stored.
+type row struct {
+	wire     event.Wire
+	position event.Position
+	at       time.Time
+}
+
+// Read implements event.Store.
+func (s *Store) Read(ctx context.Context, stream event.Stream, after event.Version) ([]event.Recorded, error) {
+	rows, err := s.read(ctx, "WHERE stream = $1 AND version > $2 ORDER BY version", string(stream), int64(after))
+	if err != nil {
+		return nil, err
+	}
+	events, err := s.open(rows)
+	if err == nil && len(events) > 0 {
+		last := events[len(events)-1]
+		s.tips.put(stream, last.Version, last.Hash)
+	}
+	return events, err
+}
+
+// ReadAll implements event.Store.
+func (s *Store) ReadAll(
+	ctx context.Context, after event.Position, types []string, limit int,
+) (events []event.Recorded, head event.Position, err error) {
+	var rows []row
+	if len(types) == 0 {
+		rows, err = s.read(ctx, "WHERE position > $1 ORDER BY position LIMIT $2", int64(after), limit)
+	} else {
+		rows, head, err = s.readTypes(ctx, after, types, limit)
+	}
+	if err != nil {
+		return nil, after, err
+	}
+	if n := len(rows); n > 0 && (n == limit || rows[n-1].position > head) {
+		head = rows[n-1].position
+	}
+	events, err = s.open(rows)
+	return events, max(head, after), err
+}
+
+// readTypes reads one window. The head is read before the rows, by an older snapshot: whatever stands at or below it is
+// visible to the second.
+func (s *Store) readTypes(
+	ctx context.Context, after event.Position, types []string, limit int,
+) (rows []row, head event.Position, err error) {
+	end := after + window
+	batch := &pgx.Batch{}
+	batch.Queue(headSQL).QueryRow(func(r pgx.Row) error { return r.Scan(&head) })
+	batch.Queue(selectSQL+"WHERE position > $1 AND position <= $2 AND type = ANY($3) ORDER BY position LIMIT $4",
+		int64(after), int64(end), types, limit).Query(func(r pgx.Rows) (err error) {
+		rows, err = pgx.CollectRows(r, scan)
+		return err
+	})
+	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, after, unavailable(ctx, err)
+	}
+	return rows, min(head, end), nil
+}
+
+// read runs one query of whole events.
+func (s *Store) read(ctx context.Context, where string, arguments ...any) ([]row, error) {
+	result, err := s.pool.Query(ctx, selectSQL+where, arguments...)
+	if err != nil {
+		return nil, unavailable(ctx, err)
+	}
+	rows, err := pgx.CollectRows(result, scan)
+	if err != nil {
+		return nil, unavailable(ctx, err)
+	}
+	return rows, nil
+}
+
+func scan(r pgx.CollectableRow) (e row, err error) {
+	var eventID pgtype.UUID
+	w := &e.wire
+	err = r.Scan(&e.position, &w.Stream, &w.Version, &eventID, &w.Type, &w.Schema, &w.Data, &w.Meta, &e.at)
+	w.ID = uuid.UUID(eventID.Bytes)
+	return e, err
+}
+
+func (s *Store) open(rows []row) ([]event.Recorded, error) {
+	events := make([]event.Recorded, len(rows))
+	for i, r := range rows {
+		e, err := s.registry.Open(r.wire, r.position, r.at)
+		if err != nil {
+			return nil, err
+		}
+		events[i] = e
+	}
+	return events, nil
+}
+
+// Changed implements event.Store.
+func (s *Store) Changed(ctx context.Context, after event.Position) error { return s.growth.past(ctx, after) }
+
+// Head implements event.Store.
+func (s *Store) Head(ctx context.Context) (head event.Position, err error) {
+	if err := s.pool.QueryRow(ctx, headSQL).Scan(&head); err != nil {
+		return 0, unavailable(ctx, err)
+	}
+	return head, nil
+}
