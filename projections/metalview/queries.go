@@ -24,7 +24,8 @@ type Row struct {
 
 // Find reads one machine, in one round trip and without decoding it. Errors: NOT_FOUND.
 func Find(ctx context.Context, db projections.DB, n id.Node) (Row, error) {
-	const sql = `SELECT tenant_id, site_id, pool_id, version, view FROM metalview_nodes WHERE node_id = $1`
+	const sql = `SELECT tenant_id, site_id, pool_id, version, view FROM metalview_nodes
+		WHERE node_id = $1 AND provision_state <> ''`
 	row := Row{Place: projections.Place{Node: n.String()}}
 	var version int64
 	err := db.QueryRow(ctx, sql, row.Place.Node).Scan(&row.Place.Tenant, &row.Place.Site, &row.Place.Pool, &version, &row.JSON)
@@ -133,6 +134,7 @@ func validNode(key string) bool {
 
 func (f Filter) where() *projections.Where {
 	w := &projections.Where{}
+	w.Add("provision_state <> {}", string(node.None)) // the first half of an enrollment
 	w.Within(f.Scope, projections.Place{Tenant: "tenant_id", Site: "site_id", Pool: "pool_id", Node: "node_id"})
 	if !id.IsZero(f.Tenant) {
 		w.Add("tenant_id = {}", f.Tenant.String())

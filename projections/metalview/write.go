@@ -2,19 +2,21 @@ package metalview
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/projections"
 )
 
 const upsert = `INSERT INTO metalview_nodes (node_id, tenant_id, site_id, pool_id, name, labels, provision_state, maintenance,
 		cordoned, created_position, created_at, version, position, updated_at, state, view)
 	SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::text[], $8::bool[],
-		$9::bool[], $10::int8[], $11::timestamptz[], $12::int8[], $13::int8[], $14::timestamptz[], $15::jsonb[], $16::text[])
+		$9::bool[], $10::int8[], $11::timestamptz[], $12::int8[], $13::int8[], $14::timestamptz[], $15::text[], $16::text[])
 	ON CONFLICT (node_id) DO UPDATE SET tenant_id = excluded.tenant_id, site_id = excluded.site_id,
 		pool_id = excluded.pool_id, name = excluded.name, labels = excluded.labels,
 		provision_state = excluded.provision_state, maintenance = excluded.maintenance, cordoned = excluded.cordoned,
@@ -30,8 +32,7 @@ type columns struct {
 	state, view                                       []string
 }
 
-// Flush writes every row held in one statement, in the order of ids so that two writers can't deadlock. An enrollment
-// that was voided has no row.
+// Flush writes every row held in one statement, in the order of ids. An enrollment that was voided has no row.
 func (f *fold) Flush(ctx context.Context, tx pgx.Tx) error {
 	var c columns
 	var voided []string
@@ -40,10 +41,8 @@ func (f *fold) Flush(ctx context.Context, tx pgx.Tx) error {
 		switch {
 		case r.state.Voided:
 			voided = append(voided, key)
-		case r.state.Exists():
-			if err := c.add(key, r); err != nil {
-				return fmt.Errorf("node %s: %w", key, err)
-			}
+		case !id.IsZero(r.state.ID):
+			c.add(key, r)
 		}
 	}
 	clear(f.rows)
@@ -63,28 +62,16 @@ func (f *fold) Flush(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-func (c *columns) add(key string, r *row) error {
+func (c *columns) add(key string, r *row) {
 	s := r.state
-	labels := s.Labels
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	var text [3]string
-	for i, v := range []any{labels, s, Of(s, r.version, r.position, r.at)} {
-		raw, err := json.Marshal(v)
-		if err != nil {
-			return err
-		}
-		text[i] = string(raw)
-	}
 	c.node, c.tenant = append(c.node, key), append(c.tenant, s.Tenant.String())
 	c.site, c.pool = append(c.site, s.Site.String()), append(c.pool, s.Pool.String())
-	c.name, c.labels = append(c.name, s.Name), append(c.labels, text[0])
+	c.name, c.labels = append(c.name, projections.Text(s.Name)), append(c.labels, projections.JSON(projections.Labels(s.Labels)))
 	c.provision = append(c.provision, string(s.Provision))
 	c.maintenance, c.cordoned = append(c.maintenance, s.Maintenance != nil), append(c.cordoned, s.Cordon != nil)
 	c.createdPosition, c.createdAt = append(c.createdPosition, int64(r.createdPosition)), append(c.createdAt, r.createdAt)
 	c.version, c.position = append(c.version, int64(r.version)), append(c.position, int64(r.position))
 	c.at = append(c.at, r.at)
-	c.state, c.view = append(c.state, text[1]), append(c.view, text[2])
-	return nil
+	c.state = append(c.state, projections.JSON(s))
+	c.view = append(c.view, projections.JSON(Of(s, r.version, r.position, r.at)))
 }

@@ -15,7 +15,7 @@ CREATE TABLE metalview_nodes (
     version          bigint           NOT NULL,
     position         bigint           NOT NULL,
     updated_at       timestamptz      NOT NULL,
-    state            jsonb            NOT NULL,
+    state            text             NOT NULL, -- JSON of the fold; text: a string in it may hold what jsonb refuses
     view             text             NOT NULL -- JSON, as GET answers it
 ) WITH (fillfactor = 80);
 
