@@ -41,6 +41,9 @@ func (s Spec) From(v int, up Upcast) Spec {
 	return s
 }
 
+// Zero is an event of the row without any fact in it, for tests that walk a table.
+func (s Spec) Zero() (Event, error) { return s.decode(json.RawMessage("{}")) }
+
 // Table is the rows of one aggregate, in the order written.
 func Table(rows ...Spec) []Spec { return rows }
 

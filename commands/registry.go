@@ -1,0 +1,16 @@
+package commands
+
+import (
+	"github.com/better-compute/metal/domain/claim"
+	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/pool"
+	"github.com/better-compute/metal/domain/principal"
+	"github.com/better-compute/metal/domain/site"
+	"github.com/better-compute/metal/domain/tenant"
+)
+
+// Registry knows every event of every aggregate. An error is a name that two of them use.
+func Registry() (*event.Registry, error) {
+	return event.NewRegistry(claim.Events, node.Events, pool.Events, principal.Events, site.Events, tenant.Events)
+}
