@@ -114,7 +114,9 @@ func (s *Store) open(rows []row) ([]event.Recorded, error) {
 }
 
 // Changed implements event.Store.
-func (s *Store) Changed(ctx context.Context, after event.Position) error { return s.growth.past(ctx, after) }
+func (s *Store) Changed(ctx context.Context, after event.Position) error {
+	return s.growth.past(ctx, after)
+}
 
 // Head implements event.Store.
 func (s *Store) Head(ctx context.Context) (head event.Position, err error) {
