@@ -1,0 +1,87 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/better-compute/metal/domain/event"
+)
+
+const (
+	// spuriousPause keeps a log that wakes without news from making a hot loop.
+	spuriousPause = time.Millisecond
+	// awayPause is how long the bus waits before it asks a log again that it could not reach.
+	awayPause = time.Second
+)
+
+// nudge publishes the head of the log at the start, whenever it changes, and at every tick, until ctx ends. However
+// many events were appended meanwhile, they are one nudge.
+func (b *Bus) nudge(ctx context.Context) {
+	var last event.Position
+	away := false
+	for ctx.Err() == nil {
+		head, err := b.log.Head(ctx)
+		if err == nil {
+			b.publish(head)
+			if head == last && !pause(ctx, spuriousPause) {
+				return
+			}
+			last = head
+			err = b.changed(ctx, head)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if (err != nil) != away {
+			away = err != nil
+			b.options.Logger.Warn("following the log", "component", "bus", "away", away, "error", err)
+		}
+		if away {
+			pause(ctx, awayPause)
+		}
+	}
+}
+
+// changed waits for events above head, one tick at most.
+func (b *Bus) changed(ctx context.Context, head event.Position) error {
+	tick, cancel := context.WithTimeout(ctx, b.options.Tick)
+	defer cancel()
+	err := b.log.Changed(tick, head)
+	if err != nil && errors.Is(tick.Err(), context.DeadlineExceeded) {
+		return nil // the tick: look at the head, whatever the log says
+	}
+	return err
+}
+
+func (b *Bus) publish(head event.Position) {
+	m := message.NewMessage(watermill.NewUUID(), message.Payload(head.String()))
+	if err := b.pubsub.Publish(advanced, m); err != nil { // it was closed under us: the router is going down
+		b.options.Logger.Debug("nudge not delivered", "component", "bus", "error", err)
+	}
+}
+
+// positionOf reads what publish wrote; anything else is position 0, which asks for nothing.
+func positionOf(m *message.Message) event.Position {
+	p, err := strconv.ParseUint(string(m.Payload), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return event.Position(p)
+}
+
+// pause waits and tells whether the time passed before ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
