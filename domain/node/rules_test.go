@@ -20,7 +20,7 @@ type history struct {
 func TestRandomVerbsKeepTheRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := history{proven: map[string]bool{}}
-		for range rapid.IntRange(5, 80).Draw(t, "verbs") {
+		for range rapid.IntRange(20, 150).Draw(t, "verbs") {
 			before := h.state
 			c := h.draw(t)
 			events, err := node.Decide(before, c)
@@ -118,7 +118,7 @@ func (h *history) draw(t *rapid.T) node.Command {
 	if !h.state.Exists() {
 		return rapid.SampledFrom([]node.Command{enroll(), enroll(), join(), node.Deploy{}}).Draw(t, "first")
 	}
-	if h.state.Workflow != nil && rapid.Bool().Draw(t, "go on") {
+	if rapid.IntRange(0, 9).Draw(t, "go on") < 7 {
 		return h.progress(t)
 	}
 	w := h.someWorkflow(t)
@@ -135,13 +135,28 @@ func (h *history) draw(t *rapid.T) node.Command {
 	}).Draw(t, "verb")
 }
 
-// progress does what a workflow of the state would do next.
+// progress does what usually comes next in the state.
 func (h *history) progress(t *rapid.T) node.Command {
-	w := h.state.Workflow.ID
-	return rapid.SampledFrom([]node.Command{
-		node.Complete{Workflow: w}, node.Complete{Workflow: w}, h.inventory(t), h.wipe(t), h.wipe(t),
-		node.Fail{Workflow: w, Code: "DRIVER_ERROR", Message: "no answer"}, node.Abort{},
-	}).Draw(t, "progress")
+	next := []node.Command{h.start()}
+	switch {
+	case h.state.Workflow != nil:
+		w := h.state.Workflow.ID
+		next = []node.Command{
+			node.Complete{Workflow: w}, node.Complete{Workflow: w}, node.Complete{Workflow: w}, h.inventory(t), h.wipe(t),
+			h.wipe(t), node.Fail{Workflow: w, Code: "DRIVER_ERROR", Message: "no answer"}, node.Abort{},
+		}
+	case h.state.Provision == node.Joined:
+		next = []node.Command{node.Accept{}, node.Fail{Message: "no GPU"}}
+	case h.state.Provision == node.Ready:
+		next = []node.Command{node.Deploy{Profile: node.Profile{ID: "image-host", Version: 1}}, node.Provide{}, node.Manage{}}
+	case h.state.Provision == node.Deployed:
+		next = []node.Command{node.Undeploy{}, node.Undeploy{Wipe: node.WipeNone}, node.AskRescue{}}
+	case h.state.Provision == node.Rescue && h.state.RescueUp && !h.state.Unrescuing:
+		next = []node.Command{node.AskUnrescue{Workflow: workflow(0)}, node.Undeploy{}}
+	case h.state.Provision == node.Failed:
+		next = []node.Command{node.Recover{}, node.Retry{Workflow: h.state.FailedWorkflow}}
+	}
+	return rapid.SampledFrom(next).Draw(t, "next")
 }
 
 func (h *history) start() node.Command {
