@@ -28,20 +28,20 @@ func (w *Where) Within(s Scope, p Place) {
 	if s.All {
 		return
 	}
-	var any []string
+	var reaches []string
 	reach := func(column string, ids []string) {
 		if column != "" && len(ids) > 0 {
-			any = append(any, column+" = ANY("+w.Arg(ids)+")")
+			reaches = append(reaches, column+" = ANY("+w.Arg(ids)+")")
 		}
 	}
 	reach(p.Tenant, s.Tenants)
 	reach(p.Site, s.Sites)
 	reach(p.Pool, s.Pools)
 	reach(p.Node, s.Nodes)
-	if len(any) == 0 {
-		any = []string{"false"}
+	if len(reaches) == 0 {
+		reaches = []string{"false"}
 	}
-	w.conditions = append(w.conditions, "("+strings.Join(any, " OR ")+")")
+	w.conditions = append(w.conditions, "("+strings.Join(reaches, " OR ")+")")
 }
 
 // SQL is the WHERE clause; empty without conditions.
