@@ -119,7 +119,7 @@ func (s *Store) send(ctx context.Context, b batch) (event.Position, error) {
 			unclears++
 		}
 		if unclears >= maxUnclear {
-			return 0, unknownOutcome(fmt.Errorf("the server refuses the append without a reason, such as its size: %w", f))
+			return 0, unknownOutcome(fmt.Errorf("the server refuses it without a reason, such as its size: %w", f))
 		}
 		select {
 		case <-time.After(wait.NextBackOff()):
@@ -129,7 +129,7 @@ func (s *Store) send(ctx context.Context, b batch) (event.Position, error) {
 	}
 }
 
-// outcome is what a writer is told of a request that failed with f; uncertain says that an earlier one may have arrived.
+// outcome is what a writer is told of a request that failed with f; uncertain: an earlier one may have arrived.
 func outcome(f *failure, uncertain bool) error {
 	switch {
 	case uncertain || !f.kind.nothingWritten():
@@ -177,9 +177,9 @@ func (s *Store) settle(ctx context.Context, b batch, r *client.WriteResult) (eve
 	return p, err
 }
 
-// lookUp asks the stream whether b is in it: written, with the position of its last event; not written, where the stream
-// is still at the expected version; or a conflict. An append whose request is still under way can't change the answer
-// afterwards but from "not written" to "written", and the same ids sent again collide with it.
+// lookUp asks the stream whether b is in it: written, with the position of its last event; not written, where the
+// stream is still at the expected version; or a conflict. A request that is still under way can change the answer only
+// from "not written" to "written" or to a conflict, and the same ids sent again collide with it.
 func (s *Store) lookUp(ctx context.Context, b batch) (p event.Position, written bool, err error) {
 	actual, f := s.version(ctx, b.stream)
 	if f != nil {

@@ -14,8 +14,8 @@ type answer[T any] struct {
 	fail  *failure
 }
 
-// call makes one request with the client that works, waiting for one if need be. It returns when ctx ends or the time for
-// a request is over, whatever the client does.
+// call makes one request with the client that works, waiting for one if need be. It returns when ctx ends or the time
+// for a request is over, whatever the client does.
 func call[T any](
 	ctx context.Context, m *manager, timeout time.Duration, request func(context.Context, *client.Client) (T, error),
 ) (T, *failure) {

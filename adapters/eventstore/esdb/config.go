@@ -117,6 +117,8 @@ func checkSettings(a address) (issues []fault.Issue) {
 		case key == "nodepreference" && !strings.EqualFold(values[0], "leader"):
 			issues = append(issues, fault.Issue{Path: "connection.settings." + key,
 				Message: "can only be leader: what was appended must be seen by the next read"})
+		case key == "defaultdeadline" && !positive(values[0]): // the client would take it for none at all
+			issues = append(issues, fault.Issue{Path: "connection.settings." + key, Message: "is not a number of milliseconds"})
 		default:
 			alone := "esdb://localhost?" + url.Values{key: values}.Encode()
 			if _, err := client.ParseConnectionString(alone); err != nil {
@@ -126,6 +128,11 @@ func checkSettings(a address) (issues []fault.Issue) {
 	}
 	sort.Slice(issues, func(i, j int) bool { return issues[i].Path < issues[j].Path })
 	return issues
+}
+
+func positive(number string) bool {
+	n, err := strconv.ParseUint(number, 10, 31)
+	return err == nil && n > 0
 }
 
 // unknownSetting names the setting only where it can't be the tail of a password with a ? in it.

@@ -3,7 +3,7 @@
 // That client is the last of its line and has known faults, so nothing outside this package meets it. What the package
 // does about each:
 //
-//   - A client whose discovery fails is dead for good, and a read that finds no connection never starts a new discovery:
+//   - A client whose discovery fails is dead for good, and a read that finds no connection never starts a new one:
 //     manager replaces the client after either.
 //   - Calls can hang while the client looks for a node, whatever their context says: every call runs in a goroutine of
 //     its own and is left behind when its context ends.
@@ -21,8 +21,8 @@
 // Versions begin at 1, revisions at 0: version v is revision v-1, and an append that expects version 0 expects no stream.
 //
 // A position is the commit position of the event's record in $all. Events written by the protocol's appends commit
-// themselves: each is a record of its own with its own place in the transaction file, commit and prepare position are
-// the same number, and both rise within one append. (Only the explicit transactions of the old TCP protocol let events
+// themselves: each is a record with its own place in the transaction file, commit and prepare position are the same
+// number, and both rise within one append. (Only the explicit transactions of the old TCP protocol let events
 // share a commit position; nothing here writes those.) So the commit position alone is the cursor. Servers older than
 // 22.10 give no position when a stream is read; that is an error here, not a guess.
 //

@@ -48,6 +48,10 @@ func fail(caller context.Context, err error) *failure {
 
 // judge reads codes only, never texts: the client's own where it has one, else those of gRPC.
 func judge(err error) kind {
+	var judged *failure
+	if errors.As(err, &judged) {
+		return judged.kind
+	}
 	var own *client.Error
 	if errors.As(err, &own) {
 		switch own.Code() {

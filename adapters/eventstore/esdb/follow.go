@@ -188,8 +188,8 @@ func (s *Store) filter() *client.SubscriptionFilter {
 	return &client.SubscriptionFilter{Type: client.StreamFilterType, Prefixes: []string{s.options.StreamPrefix}}
 }
 
-// watch returns errSilent when the subscription has told nothing for a while although the log has grown, or was not even
-// confirmed; nil when it ended or its client is replaced.
+// watch returns errSilent when the subscription has told nothing for a while although the log has grown, or was not
+// even confirmed; nil when it ended or its client is replaced.
 func watch(ctx context.Context, s *Store, p *pump, gone <-chan struct{}, ended chan error) error {
 	tick := time.NewTicker(s.options.Watch)
 	defer tick.Stop()

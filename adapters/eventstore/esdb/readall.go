@@ -11,7 +11,7 @@ import (
 	"github.com/better-compute/metal/domain/event"
 )
 
-// allPage is how many events of $all one request asks for. The protocol's reads of $all have no filter, so all come over
+// allPage is how many events of $all one request asks for. The client's reads of $all have no filter, so all come over
 // the wire and are picked here.
 const allPage = 1000
 
@@ -24,8 +24,8 @@ type scan struct {
 	atEnd  bool           // whether the log has no more
 }
 
-// ReadAll implements event.Store. It looks at Options.ScanLimit events at most. head is the position of an event of ours,
-// unless that many events of others lie between two of ours.
+// ReadAll implements event.Store. It looks at Options.ScanLimit events at most. head is the position of an event of
+// ours, unless that many events of others lie between two of ours.
 func (s *Store) ReadAll(
 	ctx context.Context, after event.Position, types []string, limit int,
 ) ([]event.Recorded, event.Position, error) {
@@ -38,7 +38,7 @@ func (s *Store) ReadAll(
 		page, f := s.scanPage(patient, total.looked, types, limit-len(total.found))
 		cancel()
 		if f != nil {
-			return s.pastEnd(ctx, after, f)
+			return nil, after, readError(ctx, f)
 		}
 		total.found = append(total.found, page.found...)
 		total.ours = max(total.ours, page.ours)
@@ -53,29 +53,44 @@ func (s *Store) ReadAll(
 	return total.found, total.ours, nil
 }
 
-// scanPage reads one page after a position. Reads of $all begin with the event at the position itself.
+// scanPage reads one page after a position. Reads of $all begin with the event at the position itself, and can't begin
+// where no record is: a position past the end is one of the reasons why a server fails to read, and not an error here.
 func (s *Store) scanPage(ctx context.Context, after event.Position, types []string, limit int) (scan, *failure) {
-	options := client.ReadAllOptions{Direction: client.Forwards, From: from(after), RequiresLeader: true}
-	var bad error
-	page, f := persist(ctx, s, func(ctx context.Context, c *client.Client) (scan, error) {
-		page := scan{looked: after, atEnd: true}
-		r, err := c.ReadAll(ctx, options, allPage)
-		if err != nil {
-			return page, err
+	request := func(ctx context.Context, c *client.Client) (scan, error) {
+		return s.scanOnce(ctx, c, after, types, limit)
+	}
+	page, f := call(ctx, s.manager, s.options.CallTimeout, request)
+	if f != nil && (f.kind == refused || f.kind == unclear) {
+		if head, err := s.Head(ctx); err == nil && head <= after {
+			return scan{looked: after, atEnd: true}, nil
 		}
-		received := 0
-		err = each(r, func(e *client.RecordedEvent) bool {
-			received++
-			bad = s.pass(&page, e, after, types)
-			page.atEnd = bad == nil && len(page.found) < limit && received < allPage
-			return page.atEnd
-		})
-		return page, err
-	})
-	if f == nil && bad != nil {
-		f = &failure{refused, bad}
+	}
+	if f != nil && f.kind.passing() {
+		return persist(ctx, s, request)
 	}
 	return page, f
+}
+
+func (s *Store) scanOnce(
+	ctx context.Context, c *client.Client, after event.Position, types []string, limit int,
+) (scan, error) {
+	page := scan{looked: after, atEnd: true}
+	options := client.ReadAllOptions{Direction: client.Forwards, From: from(after), RequiresLeader: true}
+	r, err := c.ReadAll(ctx, options, allPage)
+	if err != nil {
+		return page, err
+	}
+	received, bad := 0, error(nil)
+	err = each(r, func(e *client.RecordedEvent) bool {
+		received++
+		bad = s.pass(&page, e, after, types)
+		page.atEnd = bad == nil && len(page.found) < limit && received < allPage
+		return page.atEnd
+	})
+	if bad != nil {
+		err = &failure{refused, bad}
+	}
+	return page, err
 }
 
 // pass takes one event of $all into page.
@@ -99,17 +114,6 @@ func (s *Store) pass(page *scan, e *client.RecordedEvent, after event.Position, 
 		page.found = append(page.found, recorded)
 	}
 	return err
-}
-
-// pastEnd answers for a read that the server would not do. It can't begin where no record is, so a position past the
-// end is one of the reasons, and not an error here.
-func (s *Store) pastEnd(ctx context.Context, after event.Position, f *failure) ([]event.Recorded, event.Position, error) {
-	if f.kind == refused || f.kind == unclear {
-		if head, err := s.Head(ctx); err == nil && head <= after {
-			return nil, after, nil
-		}
-	}
-	return nil, after, readError(ctx, f)
 }
 
 // from is where a read or a subscription of $all begins.

@@ -21,8 +21,8 @@ type Store struct {
 
 var _ event.Store = (*Store)(nil)
 
-// New connects to the cluster that connection names (esdb://… or esdb+discover://…) and reads the head of its log, so that
-// wrong credentials show at once. Errors: INVALID_CONFIG (every issue of the connection string, never its text),
+// New connects to the cluster that connection names (esdb://… or esdb+discover://…) and reads the head of its log, so
+// that wrong credentials show at once. Errors: INVALID_CONFIG (every issue of the connection string, never its text),
 // UNAVAILABLE (no leader found before ctx or the patience of o ended), FORBIDDEN (the user may not read $all).
 func New(ctx context.Context, connection string, registry *event.Registry, o Options) (*Store, error) {
 	config, err := parse(connection)

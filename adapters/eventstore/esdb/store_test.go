@@ -1,8 +1,13 @@
 package esdb_test
 
 import (
+	"context"
+	"errors"
+	"os"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
 	"github.com/better-compute/metal/adapters/eventstore/esdb"
@@ -13,13 +18,43 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// TestConformance runs the suite over the wire, with a server of its own for each case: a plain one, and one that answers
+// retries as some versions do and holds more events of its own than a read asks for at a time.
 func TestConformance(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Opener {
-		server := esdbtest.Start(t)
-		return func(t *testing.T, r *event.Registry) event.Store {
-			return open(t, server.URL(), r, esdb.Options{})
-		}
+	for name, prepare := range map[string]func(*esdbtest.Server){
+		"plain": func(*esdbtest.Server) {},
+		"awkward": func(s *esdbtest.Server) {
+			s.StrictRetries(true)
+			s.VagueRetries(true)
+			systemEvents(s, 2500)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T) storetest.Opener {
+				server := esdbtest.Start(t)
+				prepare(server)
+				return opener(server.URL(), esdb.Options{})
+			})
+		})
+	}
+}
+
+// TestConformanceOnASharedCluster gives each case a prefix of its own on one cluster, which is that of METAL_TEST_ESDB
+// if it is set (esdb://…: a cluster for tests only, whose user may read $all), so that each log is fresh all the same.
+func TestConformanceOnASharedCluster(t *testing.T) {
+	url := os.Getenv("METAL_TEST_ESDB")
+	if url == "" {
+		url = esdbtest.Start(t).URL()
+	}
+	t.Run("cases", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) storetest.Opener {
+			return opener(url, esdb.Options{StreamPrefix: uuid.NewString() + ":", ScanLimit: 10_000_000})
+		})
 	})
+}
+
+func opener(url string, o esdb.Options) storetest.Opener {
+	return func(t *testing.T, r *event.Registry) event.Store { return open(t, url, r, o) }
 }
 
 // open gives a store that ends with the test.
@@ -31,4 +66,98 @@ func open(t *testing.T, url string, r *event.Registry, o esdb.Options) *esdb.Sto
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+func systemEvents(s *esdbtest.Server, n int) {
+	for range n {
+		s.SystemEvent()
+	}
+}
+
+// done is the event of these tests.
+type done struct {
+	Writer int    `json:"writer"`
+	N      int    `json:"n"`
+	Pad    string `json:"pad,omitempty"`
+}
+
+// EventType is the public name.
+func (done) EventType() string { return "esdbtest.done" }
+
+func registry(t *testing.T) *event.Registry {
+	t.Helper()
+	r, err := event.NewRegistry(event.Table(event.Of[done](1, "esdbtest.done")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// brisk are options under which a test need not wait long for what goes wrong.
+func brisk() esdb.Options {
+	return esdb.Options{Patience: 3 * time.Second, CallTimeout: time.Second, Watch: 200 * time.Millisecond}
+}
+
+// start gives a server and a store on it.
+func start(t *testing.T) (*esdbtest.Server, *esdb.Store) {
+	t.Helper()
+	server := esdbtest.Start(t)
+	return server, open(t, server.URL(), registry(t), brisk())
+}
+
+func dones(n int) []event.Event {
+	events := make([]event.Event, n)
+	for i := range events {
+		events[i] = done{N: i}
+	}
+	return events
+}
+
+// command is the metadata of a new command.
+func command() event.Meta { return event.Meta{Command: uuid.New(), At: time.Now()} }
+
+// add appends and fails the test where that fails.
+func add(t *testing.T, s event.Store, stream event.Stream, expect event.Version, events ...event.Event) event.Position {
+	t.Helper()
+	p, err := s.Append(t.Context(), stream, expect, command(), events...)
+	if err != nil {
+		t.Fatalf("append to %s at version %d: %v", stream, expect, err)
+	}
+	return p
+}
+
+// count wants stream to hold n events in an unbroken chain.
+func count(t *testing.T, s event.Store, stream event.Stream, n int) {
+	t.Helper()
+	events, err := s.Read(t.Context(), stream, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := event.VerifyChain(stream, events); err != nil || len(events) != n {
+		t.Errorf("%s holds %d events, not %d; %v", stream, len(events), n, err)
+	}
+}
+
+// insist appends once and for all, as a caller does that must get through: with the same command until it is told yes.
+func insist(ctx context.Context, s event.Store, stream event.Stream, expect event.Version, e ...event.Event) error {
+	meta := command()
+	for {
+		_, err := s.Append(ctx, stream, expect, meta, e...)
+		if !errors.Is(err, event.ErrUnavailable) && !errors.Is(err, event.ErrUnknownOutcome) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// eventually waits until what holds is true.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("not in 10 s: %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }

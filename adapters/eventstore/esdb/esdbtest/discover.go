@@ -65,12 +65,13 @@ func (featuresService) GetSupportedMethods(context.Context, *shared.Empty) (*ser
 	method := func(service, name string) *serverfeatures.SupportedMethod {
 		return &serverfeatures.SupportedMethod{ServiceName: service, MethodName: name}
 	}
-	return &serverfeatures.SupportedMethods{EventStoreServerVersion: "22.10.0", Methods: []*serverfeatures.SupportedMethod{
+	methods := []*serverfeatures.SupportedMethod{
 		method("event_store.client.streams.streams", "read"),
 		method("event_store.client.streams.streams", "append"),
 		method("event_store.client.gossip.gossip", "read"),
 		method("event_store.client.server_features.serverfeatures", "getsupportedmethods"),
-	}}, nil
+	}
+	return &serverfeatures.SupportedMethods{EventStoreServerVersion: "22.10.0", Methods: methods}, nil
 }
 
 // notLeader refuses a call and says where the leader is.

@@ -47,8 +47,8 @@ type verdict struct {
 	position uint64 // and its position
 }
 
-// append adds proposed to stream if it has exactly expected events (anything if nil). The same ids at the same place are
-// taken as done before.
+// append adds proposed to stream if it has exactly expected events (anything if nil). The same ids at the same place
+// are taken as done before.
 func (l *log) append(stream string, expected *uint64, proposed []*streams.AppendReq_ProposedMessage) verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()

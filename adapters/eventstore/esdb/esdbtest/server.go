@@ -1,6 +1,6 @@
 // Package esdbtest is a server of EventStoreDB's gRPC protocol over an in-memory log, so that the real client can be
-// tested on a real wire: append, read and subscribe, gossip and server features. It is made from the protocol files that
-// the client's module carries and from what the client relies on beyond them:
+// tested on a real wire: append, read and subscribe, gossip and server features. It is made from the protocol files
+// that the client's module carries and from what the client relies on beyond them:
 //
 //   - pings each five seconds are permitted, also without a call;
 //   - every event's metadata holds "created", in ticks of 100 ns;
@@ -15,6 +15,7 @@ package esdbtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -134,7 +135,7 @@ func (s *Server) Restart() {
 	s.running, s.served = s.build(), make(chan struct{})
 	go func(server *grpc.Server, served chan struct{}) {
 		defer close(served)
-		if err := server.Serve(listener); err != nil {
+		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			s.t.Errorf("esdbtest: %v", err)
 		}
 	}(s.running, s.served)

@@ -88,7 +88,8 @@ func (s *subscription) tell(found []record) error {
 	}
 	if len(found) == 0 && !s.caught && !s.server.is(&s.server.silent) {
 		s.caught = true
-		return s.call.Send(&streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: &streams.ReadResp_CaughtUp{}}})
+		caughtUp := &streams.ReadResp_CaughtUp_{CaughtUp: &streams.ReadResp_CaughtUp{}}
+		return s.call.Send(&streams.ReadResp{Content: caughtUp})
 	}
 	return nil
 }
