@@ -47,6 +47,9 @@ func (s *Service) onTenant(ctx context.Context, call Call, t id.Tenant, c tenant
 			if _, creating := c.(tenant.Create); creating {
 				return nil // decided on the root tenant
 			}
+			if !state.Exists() {
+				return fault.New(fault.NotFound, "there is no tenant %s", t)
+			}
 			return s.auth.Allow(call.Actor, principal.TenantsWrite, tenantResource(state.ID))
 		},
 		decide: func(tenant.State, event.Version) (tenant.Command, error) { return c, nil },
@@ -104,6 +107,9 @@ func (s *Service) onSite(ctx context.Context, call Call, at id.Site, c site.Comm
 		authorize: func(state site.State) error {
 			if _, creating := c.(site.Create); creating {
 				return nil // decided on the tenant
+			}
+			if !state.Exists() {
+				return fault.New(fault.NotFound, "there is no site %s", at)
 			}
 			return s.auth.Allow(call.Actor, principal.SitesWrite, siteResource(state))
 		},
@@ -171,6 +177,9 @@ func (s *Service) onPool(ctx context.Context, call Call, p id.Pool, c pool.Comma
 		authorize: func(state pool.State) error {
 			if _, creating := c.(pool.Create); creating {
 				return nil // decided on the tenant
+			}
+			if !state.Exists() {
+				return fault.New(fault.NotFound, "there is no pool %s", p)
 			}
 			return s.auth.Allow(call.Actor, principal.PoolsWrite, poolResource(state))
 		},

@@ -95,6 +95,9 @@ func (s *Service) Bind(ctx context.Context, call Call, p id.Principal, actions [
 	owner, err := s.tenantOf(ctx, scope)
 	if err == nil {
 		err = s.auth.Allow(call.Actor, principal.IAMWrite, tenantResource(owner))
+		if fault.CodeOf(err) == fault.NotFound { // of the scope, never of the tenant that the caller did not name
+			_, err = present(owner, false, scope, nil)
+		}
 	}
 	if err != nil {
 		return PrincipalOutcome{}, b.ID, err
