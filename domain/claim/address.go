@@ -2,6 +2,7 @@ package claim
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -15,6 +16,10 @@ type Address struct {
 	Key string // what makes it unique: the host, and the port where it is not a default one
 }
 
+const maxAddress = 512
+
+var errTooLong = fmt.Errorf("an address holds at most %d characters", maxAddress)
+
 // ParseAddress reads a BMC address in any form that people write: host, host:port, an IPv6 address bare, in brackets or
 // with a zone, a URL with or without a path, in either case. A default port (443, or 80 for http) and the path are not
 // part of Key: https://bmc-7:443/redfish/v1/ and BMC-7 are one BMC. Credentials in the address are refused and never
@@ -24,8 +29,8 @@ func ParseAddress(s string) (Address, error) {
 	if s == "" {
 		return Address{}, errors.New("an address is needed, such as 10.0.0.10 or https://bmc-7.example:8443")
 	}
-	if len(s) > 512 {
-		return Address{}, errors.New("an address holds at most 512 characters")
+	if len(s) > maxAddress {
+		return Address{}, errTooLong
 	}
 	scheme, rest := splitScheme(s)
 	if scheme != "https" && scheme != "http" {
@@ -108,7 +113,16 @@ func normalIP(addr netip.Addr) (string, error) {
 	if addr.IsUnspecified() || addr.IsMulticast() {
 		return "", errors.New("an unspecified or multicast address is no BMC's")
 	}
+	if !validZone(addr.Zone()) {
+		return "", errors.New("the zone of an IPv6 address is an interface's name, such as eth0")
+	}
 	return addr.String(), nil
+}
+
+// validZone accepts the unreserved characters of RFC 6874, up to the longest name of an interface.
+func validZone(zone string) bool {
+	const unreserved = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+	return len(zone) <= 15 && strings.Trim(zone, unreserved) == ""
 }
 
 // validName accepts the names of RFC 1123 and, as BMCs are named in practice, underscores. A name whose last label is a
@@ -153,6 +167,9 @@ func assemble(scheme, host string, port int, path string) (Address, error) {
 			return Address{}, errors.New("the path has a broken percent escape")
 		}
 		u.Path = "/" + unescaped
+	}
+	if len(u.String()) > maxAddress {
+		return Address{}, errTooLong
 	}
 	return Address{URL: u.String(), Key: key}, nil
 }

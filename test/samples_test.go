@@ -1,0 +1,201 @@
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/domain/claim"
+	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/pool"
+	"github.com/better-compute/metal/domain/principal"
+	"github.com/better-compute/metal/domain/site"
+	"github.com/better-compute/metal/domain/tenant"
+)
+
+var update = flag.Bool("update", false, "write samples that are missing")
+
+const samples = "../schema/events"
+
+// Every event ever stored has a sample that never changes. Today's code reads it, folds it, and writes the current ones
+// back byte for byte.
+func TestEverySampleIsReadAndFolded(t *testing.T) {
+	registry, err := commands.Registry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		writeMissing(t, registry)
+	}
+	files, err := filepath.Glob(filepath.Join(samples, "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no samples: %v", err)
+	}
+	seen := map[string]bool{}
+	for _, file := range files {
+		name, schema := parseName(t, file)
+		seen[fmt.Sprintf("%s.v%d", name, schema)] = true
+		checkSample(t, registry, file, name, schema)
+	}
+	for _, name := range registry.Names() {
+		if key := fmt.Sprintf("%s.v%d", name, registry.Schema(name)); !seen[key] {
+			t.Errorf("%s has no sample: go test ./test -run Sample -update", key)
+		}
+	}
+}
+
+func parseName(t *testing.T, file string) (name string, schema int) {
+	t.Helper()
+	base := strings.TrimSuffix(filepath.Base(file), ".json")
+	cut := strings.LastIndex(base, ".v")
+	if cut < 0 {
+		t.Fatalf("%s is not <type>.v<N>.json", file)
+	}
+	if _, err := fmt.Sscanf(base[cut:], ".v%d", &schema); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return base[:cut], schema
+}
+
+func checkSample(t *testing.T, registry *event.Registry, file, name string, schema int) {
+	t.Helper()
+	stored, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := registry.Decode(name, schema, stored)
+	if err != nil {
+		t.Errorf("%s: %v", file, err)
+		return
+	}
+	fold(t, e)
+	if schema != registry.Schema(name) {
+		return
+	}
+	if again := indented(t, e); !bytes.Equal(again, stored) {
+		t.Errorf("%s is written otherwise now:\n%s", file, again)
+	}
+}
+
+// fold panics for an event that its aggregate does not know.
+func fold(t *testing.T, e event.Event) {
+	t.Helper()
+	switch e := e.(type) {
+	case node.Event:
+		node.Evolve(node.State{}, e)
+	case claim.Event:
+		claim.Evolve(claim.State{}, e)
+	case pool.Event:
+		pool.Evolve(pool.State{}, e)
+	case site.Event:
+		site.Evolve(site.State{}, e)
+	case tenant.Event:
+		tenant.Evolve(tenant.State{}, e)
+	case principal.Event:
+		principal.Evolve(principal.State{}, e)
+	default:
+		t.Errorf("%T is of no aggregate", e)
+	}
+}
+
+func indented(t *testing.T, e event.Event) []byte {
+	t.Helper()
+	text, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(text, '\n')
+}
+
+// writeMissing makes the first sample of an event, with every field set.
+func writeMissing(t *testing.T, registry *event.Registry) {
+	t.Helper()
+	for _, table := range [][]event.Spec{claim.Events, node.Events, pool.Events, principal.Events, site.Events, tenant.Events} {
+		for _, row := range table {
+			for _, name := range row.Names {
+				file := filepath.Join(samples, fmt.Sprintf("%s.v%d.json", name, registry.Schema(name)))
+				if _, err := os.Stat(file); err == nil {
+					continue
+				}
+				zero, err := row.Zero()
+				if err != nil {
+					t.Fatal(err)
+				}
+				filled := reflect.New(reflect.TypeOf(zero)).Elem()
+				fill(filled, strings.TrimPrefix(name, "node.provision."))
+				if err := os.WriteFile(file, indented(t, filled.Interface().(event.Event)), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// fill sets every exported field to something recognizable. state goes where a move says where it leads.
+func fill(v reflect.Value, state string) {
+	if v.CanAddr() {
+		if text, ok := v.Addr().Interface().(interface{ UnmarshalText([]byte) error }); ok && fillText(v, text) {
+			return
+		}
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), state)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fillField(v, i, state)
+			}
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), state)
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, state)
+		fill(value, state)
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Bool:
+		v.SetBool(true)
+	}
+}
+
+func fillField(v reflect.Value, i int, state string) {
+	field := v.Field(i)
+	if v.Type() == reflect.TypeFor[node.Moved]() && v.Type().Field(i).Name == "To" {
+		field.SetString(state)
+		return
+	}
+	fill(field, state)
+}
+
+func fillText(v reflect.Value, text interface{ UnmarshalText([]byte) error }) bool {
+	if v.Type() == reflect.TypeFor[time.Time]() {
+		return text.UnmarshalText([]byte("2026-01-02T03:04:05Z")) == nil
+	}
+	prefixed, ok := v.Interface().(interface{ Prefix() string })
+	if !ok {
+		return false
+	}
+	some := uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057")
+	suffix := strings.TrimPrefix(id.Of[id.Node](some).String(), "node")
+	return text.UnmarshalText([]byte(prefixed.Prefix()+suffix)) == nil
+}
