@@ -22,6 +22,7 @@ type Caller struct {
 	Name      string
 	Kind      principal.Kind
 	Token     id.Token
+	ExpiresAt *time.Time // of the token; nil: it works until it is revoked
 	Bindings  []principal.Binding
 }
 
@@ -39,14 +40,13 @@ const lookup = `SELECT p.principal_id, p.tenant_id, p.name, p.kind, p.disabled, 
 func Lookup(ctx context.Context, db projections.DB, hash string, now time.Time) (Caller, error) {
 	var c Caller
 	var disabled bool
-	var expires *time.Time
 	var bindings []byte
 	err := db.QueryRow(ctx, lookup, projections.Text(hash)).
-		Scan(&c.Principal, &c.Tenant, &c.Name, &c.Kind, &disabled, &c.Token, &expires, &bindings)
+		Scan(&c.Principal, &c.Tenant, &c.Name, &c.Kind, &disabled, &c.Token, &c.ExpiresAt, &bindings)
 	switch {
 	case err != nil && !errors.Is(err, pgx.ErrNoRows):
 		return Caller{}, fmt.Errorf("look up a token: %w", err)
-	case err != nil, disabled, expires != nil && !now.Before(*expires):
+	case err != nil, disabled, c.ExpiresAt != nil && !now.Before(*c.ExpiresAt):
 		return Caller{}, fault.New(fault.Unauthenticated, "the token is not valid")
 	case bindings == nil:
 		return c, nil
