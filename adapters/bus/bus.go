@@ -1,9 +1,9 @@
 // Package bus tells followers of the log that it has advanced, over Watermill.
 //
 // A nudge carries no event, only a position: an event log wants ordered, resumable, transactional reading, which each
-// follower does itself from its own checkpoint. So a nudge may be doubled, dropped or late without harm: a lost one costs
-// one tick. What Watermill's router brings is the running of handlers: retry with back-off, recovery from panics, and
-// draining at shutdown.
+// follower does itself from its own checkpoint. So a nudge may be doubled, dropped or late without harm: a lost one
+// costs one tick. What Watermill's router brings is the running of handlers: retry with back-off, recovery from panics,
+// and draining at shutdown.
 package bus
 
 import (
@@ -121,8 +121,8 @@ func New(log Log, followers []Follower, o Options) (*Bus, error) {
 	return b, nil
 }
 
-// Run follows the log until ctx ends, then waits for running followers to return. It returns nil, or an error that names
-// the followers that did not return within the grace period.
+// Run follows the log until ctx ends, then waits for running followers to return. It returns nil, or an error that
+// names the followers that did not return within the grace period.
 func (b *Bus) Run(ctx context.Context) error {
 	if len(b.followers) == 0 { // the router takes having no handlers for having lost them all
 		<-ctx.Done()

@@ -175,7 +175,8 @@ func TestEveryFollowerGetsThere(t *testing.T) {
 		}
 	}
 	if failures.Load() != 2 || observedErrors.Load() != 2 || observed.Load() < nudges/10 {
-		t.Errorf("%d failures, %d observed among %d calls; want 2 and 2", failures.Load(), observedErrors.Load(), observed.Load())
+		t.Errorf("%d failures, %d observed among %d calls; want 2 and 2",
+			failures.Load(), observedErrors.Load(), observed.Load())
 	}
 }
 

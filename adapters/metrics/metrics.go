@@ -1,8 +1,8 @@
 // Package metrics counts what operators watch, for Prometheus; nothing else knows Prometheus.
 //
-// It has a registry of its own: two control planes in one process, as in tests, don't meet. Labels are taken from closed
-// lists (methods, route patterns, projection names, kinds of finding), never from what a caller sent: an address, an id
-// or a credential can't get into one, and the number of series is bounded.
+// It has a registry of its own: two control planes in one process, as in tests, don't meet. Labels are taken from
+// closed lists (methods, route patterns, projection names, kinds of finding), never from what a caller sent: an
+// address, an id or a credential can't get into one, and the number of series is bounded.
 package metrics
 
 import (

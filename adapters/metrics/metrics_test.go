@@ -98,7 +98,8 @@ func TestAppends(t *testing.T) {
 	m := metrics.New()
 	conflict := &event.ConflictError{Stream: "node-1"}
 	log := &answers{errs: []error{
-		nil, nil, conflict, event.ErrUnknownOutcome, event.ErrUnavailable, &event.LimitError{}, context.Canceled, errors.New("x"),
+		nil, nil, conflict, event.ErrUnknownOutcome, event.ErrUnavailable,
+		&event.LimitError{}, context.Canceled, errors.New("x"),
 	}}
 	store := m.Store(log)
 	for _, want := range log.errs {

@@ -38,7 +38,8 @@ var (
 	projectionPosition = prometheus.NewDesc("metal_projection_position",
 		"Position up to which a projection has applied every event.", []string{"projection"}, nil)
 	projectionLag = prometheus.NewDesc("metal_projection_lag",
-		"Positions between a projection and the newest event; not every store has dense positions.", []string{"projection"}, nil)
+		"Positions between a projection and the newest event; not every store has dense positions.",
+		[]string{"projection"}, nil)
 	findings = prometheus.NewDesc("metal_doctor_findings",
 		"What doctor finds now, by kind.", []string{"kind"}, nil)
 	subscribers = prometheus.NewDesc("metal_event_subscribers",

@@ -70,8 +70,8 @@ type MasterKeySource struct {
 	CredentialsDir string // systemd's $CREDENTIALS_DIRECTORY
 }
 
-// Load reads the key: 32 bytes as they are, in hexadecimal or in base64. Every error is INVALID_CONFIG and tells what is
-// wrong with the source, never its content.
+// Load reads the key: 32 bytes as they are, in hexadecimal or in base64. Every error is INVALID_CONFIG and tells what
+// is wrong with the source, never its content.
 func (s MasterKeySource) Load() (MasterKey, error) {
 	switch {
 	case s.File != "" && s.Value != "":

@@ -53,8 +53,8 @@ type answer struct {
 }
 
 // Begin looks the key up in one round trip and takes it for the command id fresh if it is new for this principal. Two
-// calls at once with one key get the same command id, and what they append collides. requestHash covers method, path and
-// body. Errors: INVALID_INPUT for a malformed key, and for one that was used with another request; UNAVAILABLE.
+// calls at once with one key get the same command id, and what they append collides. requestHash covers method, path
+// and body. Errors: INVALID_INPUT for a malformed key, and for one that was used with another request; UNAVAILABLE.
 func (o *Outcomes) Begin(
 	ctx context.Context, principal, key string, requestHash []byte, fresh uuid.UUID,
 ) (Outcome, error) {
@@ -93,7 +93,8 @@ func (o *Outcomes) Begin(
 }
 
 // Finish keeps the answer of a key that Begin took, in one round trip. The first answer stays. It is for answers that
-// are Final; others leave the key open, so that a retry is decided again under the same command id. Errors: UNAVAILABLE.
+// are Final; others leave the key open, so that a retry is decided again under the same command id. Errors:
+// UNAVAILABLE.
 func (o *Outcomes) Finish(
 	ctx context.Context, principal, key string, status int, header http.Header, body []byte,
 ) error {
@@ -118,8 +119,8 @@ func (o *Outcomes) Expire(ctx context.Context, before time.Time) (int64, error) 
 	return done.RowsAffected(), Fault(err)
 }
 
-// Final tells whether an answer is the outcome of its request, to be given again to whoever asks again with the same key.
-// code is that of a problem, empty for success.
+// Final tells whether an answer is the outcome of its request, to be given again to whoever asks again with the same
+// key. code is that of a problem, empty for success.
 //
 // Success is final, and so is a verdict on the request itself or on the state it met: malformed, refused by the state
 // table. Not final is what asks the caller to do something else and come back, and did nothing: present a credential,
@@ -151,7 +152,8 @@ func keyIssue(message string) error {
 	return fault.Invalid(fault.Issue{Path: "header.Idempotency-Key", Message: message})
 }
 
-// outcomeContext binds an answer to its row: principal, key and status. No two rows share it, since a key holds no space.
+// outcomeContext binds an answer to its row: principal, key and status. No two rows share it, since a key holds no
+// space.
 func outcomeContext(principal, key string, status int) []byte {
 	return []byte(key + " " + strconv.Itoa(status) + " " + principal)
 }

@@ -72,8 +72,8 @@ func (s *Secrets) Put(ctx context.Context, secretID uuid.UUID, value []byte) (no
 	}
 }
 
-// Get opens the value behind ref. Errors: NOT_FOUND, INVALID_INPUT for what is no reference, INTERNAL for a row that was
-// changed outside the store, UNAVAILABLE.
+// Get opens the value behind ref. Errors: NOT_FOUND, INVALID_INPUT for what is no reference, INTERNAL for a row that
+// was changed outside the store, UNAVAILABLE.
 func (s *Secrets) Get(ctx context.Context, ref node.SecretRef) ([]byte, error) {
 	secretID, err := parseRef(ref)
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *Secrets) Get(ctx context.Context, ref node.SecretRef) ([]byte, error) {
 	return value, nil
 }
 
-// Delete removes the value behind ref; one that is not there is success. Errors: INVALID_INPUT for what is no reference,
-// UNAVAILABLE.
+// Delete removes the value behind ref; one that is not there is success. Errors: INVALID_INPUT for what is no
+// reference, UNAVAILABLE.
 func (s *Secrets) Delete(ctx context.Context, ref node.SecretRef) error {
 	secretID, err := parseRef(ref)
 	if err != nil {

@@ -25,9 +25,10 @@ type Rotation struct {
 	Reencrypted int       // secrets re-encrypted by this call
 }
 
-// RotateDataKey makes a new data key and re-encrypts every secret under it, in batches, while replicas go on reading and
-// writing. After a crash the next call finishes what was begun instead of making another key. Retired keys that nothing
-// needs any more are removed. Errors: INVALID_CONFIG where the store was rewrapped to another master key, UNAVAILABLE.
+// RotateDataKey makes a new data key and re-encrypts every secret under it, in batches, while replicas go on reading
+// and writing. After a crash the next call finishes what was begun instead of making another key. Retired keys that
+// nothing needs any more are removed. Errors: INVALID_CONFIG where the store was rewrapped to another master key,
+// UNAVAILABLE.
 func (s *Secrets) RotateDataKey(ctx context.Context) (Rotation, error) {
 	var done Rotation
 	if err := pgx.BeginFunc(ctx, s.ring.pool, func(tx pgx.Tx) (err error) {
@@ -161,8 +162,8 @@ func retiredSecrets(ctx context.Context, tx pgx.Tx) (ids, keys []uuid.UUID, valu
 
 // RewrapMaster wraps every key of the store under another master key, in one transaction, and says how many. Replicas
 // that run go on with the keys they hold; they need the new master key at their next start, and before the next
-// rotation. Keys that are under the new one already are left, so a retry is harmless. Errors: INVALID_CONFIG where a key
-// is under neither, UNAVAILABLE.
+// rotation. Keys that are under the new one already are left, so a retry is harmless. Errors: INVALID_CONFIG where a
+// key is under neither, UNAVAILABLE.
 func RewrapMaster(ctx context.Context, pool *pgxpool.Pool, from, to MasterKey) (rewrapped int, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := lockKeys(ctx, tx); err != nil {

@@ -67,7 +67,8 @@ func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) int64 {
 
 func TestSecretsKeepValues(t *testing.T) {
 	s := newSecrets(t, pgtest.New(t))
-	for _, value := range []string{"", "hunter2", "12345678", "p\x00ä\n'\"$", strings.Repeat("x", postgres.MaxSecretBytes)} {
+	largest := strings.Repeat("x", postgres.MaxSecretBytes)
+	for _, value := range []string{"", "hunter2", "12345678", "p\x00ä\n'\"$", largest} {
 		secretID, ref := put(t, s, value)
 		if want := "secret:" + secretID.String(); string(ref) != want {
 			t.Errorf("got reference %s, want %s", ref, want)

@@ -1,0 +1,91 @@
+# make help lists what there is.
+
+SHELL       := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO      ?= go
+BIN     := bin
+TOOLS   := .tools
+# The version of each tool is pinned; its file carries the version, so that a new one is a new file.
+LINT_VERSION := v2.15.0
+LINT    := $(TOOLS)/golangci-lint-$(LINT_VERSION)
+
+# Where `make run` keeps its PostgreSQL, its keys and the first administrator's token.
+DATA_DIR ?= $(HOME)/.local/share/metal-dev
+LISTEN   ?= 127.0.0.1:8080
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## check Go, and install PostgreSQL and a C compiler where they are missing (Debian)
+	@.ci/setup
+
+.PHONY: build
+build: ## build the programs into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/ ./cmd/...
+
+.PHONY: run
+run: setup build ## run a control plane on this machine, with its own PostgreSQL
+	$(BIN)/metald dev --data-dir "$(DATA_DIR)" --listen "$(LISTEN)"
+
+.PHONY: test
+test: setup fmt-check vet lint test-race ## everything that must be green: set-up, format, vet, lint, tests with the race detector
+
+.PHONY: check
+check: test ## the same as test
+
+.PHONY: test-fast
+test-fast: ## the tests without the race detector
+	$(GO) test ./...
+
+.PHONY: test-race
+test-race: ## the tests with the race detector
+	$(GO) test -race -timeout 15m ./...
+
+.PHONY: vet
+vet: ## go vet
+	$(GO) vet ./...
+
+.PHONY: fmt
+fmt: ## format all Go files
+	gofmt -l -w -s $$(git ls-files -co --exclude-standard '*.go')
+
+.PHONY: fmt-check
+fmt-check: ## fail where a Go file is not formatted
+	@wrong="$$(find . -name '*.go' -not -path './$(TOOLS)/*' -exec gofmt -l -s {} +)"; \
+	if [ -n "$$wrong" ]; then echo "not formatted (make fmt):"; echo "$$wrong"; exit 1; fi
+
+.PHONY: lint
+lint: $(LINT) ## golangci-lint with .golangci.yml
+	$(LINT) run ./...
+
+.PHONY: golden
+golden: ## write generated documents and golden files again; look at the difference before you commit it
+	$(GO) test $$(git grep -l 'flag.Bool("update"' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,') -update
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for a while (FUZZ_TIME, 30s each)
+	@git grep -o '^func Fuzz[A-Za-z0-9_]*' -- '*_test.go' | while IFS=: read -r file target; do \
+		$(GO) test -run '^$$' -fuzz "^$${target#func }\$$" -fuzztime "$${FUZZ_TIME:-30s}" "./$$(dirname "$$file")"; done
+
+.PHONY: bench
+bench: setup ## measure the figures of the log and the API as ratios to pgbench in the same run
+	$(GO) run ./test/bench
+
+.PHONY: clean
+clean: ## remove what was built, and the tools
+	rm -rf $(BIN) $(TOOLS)
+
+# A golangci-lint of that very version on the PATH saves building one.
+$(LINT):
+	@mkdir -p $(TOOLS)
+	@if found="$$(command -v golangci-lint)" && "$$found" version 2>/dev/null | grep -q "version $(LINT_VERSION:v%=%) "; then \
+		ln -sf "$$found" $@; \
+	else \
+		echo "building golangci-lint $(LINT_VERSION) (once, some minutes)"; \
+		GOBIN="$(CURDIR)/$(TOOLS)" $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION); \
+		mv $(TOOLS)/golangci-lint $@; \
+	fi
