@@ -27,6 +27,8 @@ const secretScheme = "secret:"
 type Secrets struct {
 	ring *keyring
 	mint secretKey
+	sign secretKey // seed of the key that signs the head of the log
+	hash secretKey // keys the hashes of requests
 }
 
 // NewSecrets opens the store and makes its first keys where there are none. Errors: INVALID_CONFIG for a master key
@@ -40,7 +42,9 @@ func NewSecrets(ctx context.Context, pool *pgxpool.Pool, master MasterKey) (*Sec
 	if err != nil {
 		return nil, err
 	}
-	return &Secrets{ring: ring, mint: derive(key, "bearer-token")}, nil
+	return &Secrets{
+		ring: ring, mint: derive(key, "bearer-token"), sign: derive(key, "log-head"), hash: derive(key, "request-hash"),
+	}, nil
 }
 
 // Put seals value under secretID and gives its reference. The same id again overwrites, so a retry is harmless. Errors:
