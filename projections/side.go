@@ -55,9 +55,9 @@ func (s *side) copyTable(ctx context.Context, tx pgx.Tx, table string) error {
 	if err := tx.QueryRow(ctx, settings, table).Scan(&with); err != nil {
 		return err
 	}
-	const indexes = `SELECT pg_get_indexdef(i.indexrelid, 0, true), i.indisunique, coalesce(format(
+	const indexes = `SELECT pg_get_indexdef(i.indexrelid, 0, true), i.indisunique, CASE WHEN c.conname IS NULL THEN '' ELSE format(
 			'ALTER TABLE %I ADD CONSTRAINT %I %s USING INDEX %I', $1::text, c.conname,
-			CASE c.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, x.relname), '')
+			CASE c.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, x.relname) END
 		FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
 		LEFT JOIN pg_constraint c ON c.conindid = i.indexrelid AND c.contype IN ('p', 'u')
 		WHERE i.indrelid = to_regclass($1) ORDER BY x.relname`
