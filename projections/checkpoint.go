@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -85,7 +84,7 @@ func stopCheckpoint(ctx context.Context, tx pgx.Tx, name string, reached, failin
 	if len(text) > maxErrorBytes {
 		text = text[:maxErrorBytes] + "…"
 	}
-	text = Text(strings.ToValidUTF8(text, "\uFFFD"))
+	text = Text(text)
 	const sql = `UPDATE checkpoints SET position = $2, error = $3, error_position = $4, failed_at = now(),
 		updated_at = now() WHERE projection = $1`
 	if _, err := tx.Exec(ctx, sql, name, reached, text, failing); err != nil {

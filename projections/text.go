@@ -6,8 +6,10 @@ import (
 	"strings"
 )
 
-// Text makes a string that PostgreSQL can keep: it refuses the NUL character, which must not stop a projection.
-func Text(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }
+// Text makes a string that PostgreSQL can keep: it refuses NUL and what is not UTF-8, which must not stop a projection.
+func Text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
 
 // Labels makes labels that PostgreSQL can keep; none is an empty map.
 func Labels(labels map[string]string) map[string]string {

@@ -1,0 +1,144 @@
+// Package history is the past: every event of a machine in order, its state at any moment, and the proof that the log was
+// not changed.
+//
+// The list of a machine's events is a projection; what a state was, and the proof, are read from the log itself.
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/projections"
+)
+
+// Name is the projection's name, to wait for it.
+const Name = "history"
+
+// categories are the streams that may belong to a machine.
+var categories = map[string]bool{node.Category: true, "workflow": true, "agentcommand": true}
+
+// New is the projection. It reads every type, also those that only a newer program knows: an event is kept as stored.
+func New() projections.Projection {
+	return projections.Projection{
+		Name: Name, Version: 1, Tables: []string{"history_events", "history_streams"}, Apply: apply,
+	}
+}
+
+func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
+	owners, err := known(ctx, tx, batch)
+	if err != nil {
+		return err
+	}
+	var c columns
+	var streams, named []string
+	for _, e := range batch {
+		owner, relevant := owners[e.Stream]
+		if relevant && owner == "" {
+			if owner = names(e.Data); owner != "" {
+				owners[e.Stream] = owner
+				streams, named = append(streams, string(e.Stream)), append(named, owner)
+			}
+		}
+		if owner != "" {
+			c.add(owner, e)
+		}
+	}
+	if len(streams) > 0 {
+		const sql = `INSERT INTO history_streams SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING`
+		if _, err := tx.Exec(ctx, sql, streams, named); err != nil {
+			return fmt.Errorf("write streams: %w", err)
+		}
+	}
+	return c.write(ctx, tx)
+}
+
+// known tells to which machine each stream of a batch belongs: empty where that is not known yet, missing where the stream
+// can't belong to one.
+func known(ctx context.Context, tx pgx.Tx, batch []event.Recorded) (map[event.Stream]string, error) {
+	owners := map[event.Stream]string{}
+	var asked []string
+	for _, e := range batch {
+		category := e.Stream.Category()
+		if _, seen := owners[e.Stream]; seen || !categories[category] {
+			continue
+		}
+		if category == node.Category {
+			owners[e.Stream] = e.Stream.ID()
+			continue
+		}
+		owners[e.Stream] = ""
+		asked = append(asked, string(e.Stream))
+	}
+	if len(asked) == 0 {
+		return owners, nil
+	}
+	rows, err := tx.Query(ctx, `SELECT stream, node_id FROM history_streams WHERE stream = ANY($1)`, asked)
+	if err != nil {
+		return nil, fmt.Errorf("read streams: %w", err)
+	}
+	var stream, owner string
+	_, err = pgx.ForEachRow(rows, []any{&stream, &owner}, func() error {
+		owners[event.Stream(stream)] = owner
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read streams: %w", err)
+	}
+	return owners, nil
+}
+
+// names is the machine that an event's data names; empty for none.
+func names(data json.RawMessage) string {
+	var about struct {
+		Node string `json:"nodeId"`
+	}
+	if err := json.Unmarshal(data, &about); err != nil {
+		return "" // its data is not an object
+	}
+	return projections.Text(about.Node)
+}
+
+// columns is a set of rows turned on its side, as unnest takes it.
+type columns struct {
+	position, version                                             []int64
+	owner, id, stream, kind                                       []string
+	at, decided                                                   []time.Time
+	tenant, subject, principal, request, correlation, cause, data []string
+}
+
+func (c *columns) add(owner string, e event.Recorded) {
+	c.position, c.version = append(c.position, int64(e.Position)), append(c.version, int64(e.Version))
+	c.owner, c.id = append(c.owner, owner), append(c.id, e.ID.String())
+	c.stream, c.kind = append(c.stream, string(e.Stream)), append(c.kind, projections.Text(e.Type))
+	c.at, c.decided = append(c.at, e.At), append(c.decided, e.Meta.At)
+	c.tenant, c.subject = append(c.tenant, projections.Text(e.Meta.Tenant)), append(c.subject, projections.Text(e.Meta.Subject))
+	c.principal = append(c.principal, projections.Text(e.Meta.Principal))
+	c.request = append(c.request, projections.Text(e.Meta.RequestID))
+	c.correlation = append(c.correlation, projections.Text(e.Meta.CorrelationID))
+	c.cause = append(c.cause, projections.Text(e.Meta.CausationID))
+	c.data = append(c.data, projections.Text(string(e.Data)))
+}
+
+const insert = `INSERT INTO history_events (position, version, node_id, event_id, stream, type, at, decided_at, tenant, subject,
+		principal, request_id, correlation_id, causation_id, data)
+	SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::timestamptz[],
+		$8::timestamptz[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
+	ON CONFLICT DO NOTHING`
+
+func (c *columns) write(ctx context.Context, tx pgx.Tx) error {
+	if len(c.position) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, insert, c.position, c.version, c.owner, c.id, c.stream, c.kind, c.at, c.decided, c.tenant,
+		c.subject, c.principal, c.request, c.correlation, c.cause, c.data)
+	if err != nil {
+		return fmt.Errorf("write history: %w", err)
+	}
+	return nil
+}
