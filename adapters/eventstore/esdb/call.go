@@ -30,7 +30,7 @@ func call[T any](
 	go func() {
 		defer cancel()
 		defer unhook()
-		value, err := guard(request)(leaderOnly(timed), s.client)
+		value, err := guard(leaderOnly(timed), s, request)
 		var f *failure
 		if err != nil {
 			f = fail(ctx, err)
@@ -43,22 +43,29 @@ func call[T any](
 		return a.value, a.fail
 	case <-timed.Done():
 	}
+	select {
+	case a := <-got: // it had returned, which ends timed as well
+		return a.value, a.fail
+	default:
+	}
 	if ctx.Err() == nil && m.ctx.Err() == nil {
 		m.abandon(s, timed.Err())
 	}
 	return none, fail(ctx, timed.Err())
 }
 
-// guard turns a panic of the client into an error.
-func guard[T any](f func(context.Context, *client.Client) (T, error)) func(context.Context, *client.Client) (T, error) {
-	return func(ctx context.Context, c *client.Client) (value T, err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				err = &panicError{r}
-			}
-		}()
-		return f(ctx, c)
-	}
+// guard makes a request in s, and turns a panic of the client into an error.
+func guard[T any](
+	ctx context.Context, s *session, request func(context.Context, *client.Client) (T, error),
+) (value T, err error) {
+	entry := s.enter(ctx)
+	defer entry.entered()
+	defer func() {
+		if r := recover(); r != nil {
+			err = &panicError{r}
+		}
+	}()
+	return request(entry, s.client)
 }
 
 // leaderOnly asks for the leader. The client means to, but puts the header where only a server would look for it.

@@ -133,7 +133,7 @@ func (p *pump) run() error {
 	ended := make(chan error, 1)
 	inner := &pump{follower: p.follower, cursor: p.cursor} // owned by the goroutine until it has ended
 	go func() {
-		_, err := guard(inner.pump)(leaderOnly(ctx), session.client)
+		_, err := guard(leaderOnly(ctx), session, inner.pump)
 		f := fail(ctx, err)
 		s.manager.release(session, f)
 		ended <- f

@@ -9,21 +9,11 @@ import (
 
 	client "github.com/EventStore/EventStore-Client-Go/v4/esdb"
 	"github.com/cenkalti/backoff/v5"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
-// maxMoves is how many changes of leader a client makes before it is replaced: each may lose a connection.
-const maxMoves = 4
-
 var errClosed = errors.New("the store is closed")
-
-// session is one client and the calls that use it.
-type session struct {
-	client *client.Client
-	gone   chan struct{} // closed once the session is replaced: long calls end then
-	calls  int
-	moves  int
-	closed bool // whether gone is closed
-}
 
 // manager hands out the one client that now works, and looks for another where there is none. All its clients have the
 // same identity: that of config.
@@ -38,7 +28,6 @@ type manager struct {
 	current *session
 	dialing chan struct{} // closed when the dial that runs has succeeded; nil when none runs
 	lastErr error         // of the newest dial
-	dials   int           // clients made so far
 }
 
 func newManager(config *client.Configuration, log *slog.Logger) *manager {
@@ -46,9 +35,6 @@ func newManager(config *client.Configuration, log *slog.Logger) *manager {
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	// The manager tries again by itself, with back-off: the client gives up after one round, so that nothing waits in it.
 	m.config.MaxDiscoverAttempts = 1
-	m.config.Logger = func(level client.LogLevel, format string, args ...any) {
-		m.log.Debug("event store client", "level", level, "format", format, "args", args)
-	}
 	return m
 }
 
@@ -62,6 +48,7 @@ func (m *manager) acquire(ctx context.Context) (*session, error) {
 		}
 		if s := m.current; s != nil {
 			s.calls++
+			s.entering.Add(1)
 			m.work.Add(1)
 			m.mu.Unlock()
 			return s, nil
@@ -94,9 +81,9 @@ func (m *manager) dial(ready chan struct{}) {
 	defer m.work.Done()
 	wait := pause()
 	for m.ctx.Err() == nil {
-		c, err := m.connect()
+		s, err := m.connect()
 		if err == nil {
-			m.install(c, ready)
+			m.install(s, ready)
 			return
 		}
 		m.log.Warn("no event store found", "error", err)
@@ -110,22 +97,23 @@ func (m *manager) dial(ready chan struct{}) {
 	}
 }
 
-func (m *manager) install(c *client.Client, ready chan struct{}) {
+func (m *manager) install(s *session, ready chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ctx.Err() != nil { // closed meanwhile: nobody will use it
-		_ = c.Close() // never fails
+		_ = s.client.Close() // never fails
 		return
 	}
-	m.current, m.dialing, m.lastErr = &session{client: c, gone: make(chan struct{})}, nil, nil
-	m.dials++
+	m.current, m.dialing, m.lastErr = s, nil, nil
 	close(ready)
 }
 
 // connect makes a client and has it find a node. A client that finds none is dead, and nobody else has it.
-func (m *manager) connect() (c *client.Client, err error) {
+func (m *manager) connect() (s *session, err error) {
+	s = &session{gone: make(chan struct{})}
 	config := m.config
-	if c, err = client.NewClient(&config); err != nil {
+	config.Logger = func(level client.LogLevel, format string, args ...any) { m.hear(s, level, format, args) }
+	if s.client, err = client.NewClient(&config); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -133,11 +121,26 @@ func (m *manager) connect() (c *client.Client, err error) {
 			err = &panicError{r}
 		}
 		if err != nil {
-			_ = c.Close() // never fails
+			_ = s.client.Close() // never fails
 		}
 	}()
-	_, err = c.GetServerVersion()
-	return c, err
+	_, err = s.client.GetServerVersion()
+	return s, err
+}
+
+// hear takes what a client logs. An error that makes the client forget its connection is logged before it does so, in
+// the goroutine of the call that failed. That is the one moment to keep other calls from starting a discovery in it,
+// which would lose the connection and, if it failed, leave every other call waiting for ever: so no call is let in
+// from here on, and those that were let in get past the place where they would start one.
+func (m *manager) hear(s *session, level client.LogLevel, format string, args []any) {
+	m.log.Debug("event store client", "level", level, "format", format, "args", args)
+	if level != client.LogError || len(args) != 1 {
+		return
+	}
+	if err, ok := args[0].(error); ok && status.Code(err) == codes.Unavailable {
+		m.abandon(s, err)
+		s.entering.Wait()
+	}
 }
 
 // release gives a client back after a call that ended with f, nil where it went well.
@@ -167,6 +170,7 @@ func (m *manager) abandon(s *session, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.retire(s, why)
+	m.bury(s)
 }
 
 func (m *manager) retire(s *session, why error) {
