@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/adapters/postgres/cluster"
+	"github.com/better-compute/metal/domain/fault"
+)
+
+func devCommand() *cobra.Command {
+	var c config
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a control plane for trying out, with a PostgreSQL of its own",
+		Long: `dev runs a whole control plane on this machine. It needs nothing but an installed PostgreSQL 15 or newer: it starts a
+private server from its binaries, on a unix socket in the data directory, migrates it, and prints the address and the
+token of the first administrator. Ctrl-C or SIGTERM stops all of it. After a crash the next start recovers.
+
+As root it runs PostgreSQL as the user postgres.
+
+The data directory holds:
+  admin-token   the token of the first administrator, mode 0600
+  master-key    the key that wraps the secret store, mode 0600: without it every stored credential is lost
+  postgres      the database
+` + exitStatus,
+		Example: `  metald dev
+  metald dev --data-dir ./try --listen 127.0.0.1:9000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fillOptions(cmd, os.LookupEnv); err != nil {
+				return err
+			}
+			return dev(cmd.Context(), c, dir)
+		},
+	}
+	c.bindServer(cmd.Flags(), "127.0.0.1:8080")
+	c.bindLog(cmd.Flags())
+	cmd.Flags().StringVar(&dir, "data-dir", defaultDataDir(), "directory for everything that is kept")
+	return describeOptions(cmd)
+}
+
+// defaultDataDir follows the XDG base directory specification for state; root's is where its daemons keep theirs.
+func defaultDataDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/metal-dev"
+	}
+	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "metal-dev")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "metal-dev"
+	}
+	return filepath.Join(home, ".local", "state", "metal-dev")
+}
+
+func dev(ctx context.Context, c config, dir string) (err error) {
+	c.insecureHTTP, c.postgres = true, "postgres:///metal" // the cluster's own, once it runs
+	if err := c.check(true); err != nil {
+		return err
+	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fault.Wrap(err, fault.InvalidConfig, "the data directory can't be made").WithRemedy("choose another --data-dir")
+	}
+	logger := c.logger()
+	private, err := cluster.Start(ctx, cluster.Options{DataDir: filepath.Join(dir, "postgres")})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		err = errors.Join(err, private.Stop(stopping))
+	}()
+	if err := private.CreateDatabase(ctx, "metal"); err != nil {
+		return err
+	}
+	c.postgres = private.DSN("metal")
+	master, err := postgres.EnsureMasterKeyFile(filepath.Join(dir, "master-key"))
+	if err != nil {
+		return err
+	}
+	token, err := ensureToken(filepath.Join(dir, "admin-token"))
+	if err != nil {
+		return err
+	}
+	return run(ctx, c, master, token, logger, func(address string) {
+		fmt.Printf(devBanner, address, token, filepath.Join(dir, "admin-token"), dir)
+	})
+}
+
+const devBanner = `metald dev is up.
+
+  address  %[1]s   (documentation at %[1]s/docs)
+  token    %[2]s
+           kept in %[3]s
+  data     %[4]s
+
+Try:
+  export METAL_URL=%[1]s METAL_TOKEN_FILE=%[3]s
+  metalctl whoami
+
+Ctrl-C stops it.
+`
+
+// ensureToken reads the token, or makes one. A crash leaves either no file or a whole one.
+func ensureToken(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		return strings.TrimSpace(string(text)), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fault.Wrap(err, fault.InvalidConfig, "the administrator's token can't be read")
+	}
+	raw := make([]byte, 32)
+	if _, err := rand.Read(raw); err != nil {
+		return "", fmt.Errorf("draw a token: %w", err)
+	}
+	token := "metal_" + hex.EncodeToString(raw)
+	whole := path + ".new"
+	if err := os.WriteFile(whole, []byte(token+"\n"), 0o600); err != nil {
+		return "", fault.Wrap(err, fault.InvalidConfig, "the administrator's token can't be written")
+	}
+	return token, os.Rename(whole, path)
+}

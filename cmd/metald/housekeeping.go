@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/projections/doctor"
+)
+
+// housekeepingEvery is how often orphaned claims are freed and old outcomes forgotten: two small statements.
+const housekeepingEvery = time.Minute
+
+// housekeeping does, until ctx ends, what nobody asks for. Each part is safe in several replicas at once, and a failure
+// waits for the next turn.
+func (p *plane) housekeeping(ctx context.Context) error {
+	turn := time.NewTicker(housekeepingEvery)
+	defer turn.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-turn.C:
+		}
+		p.sweepClaims(ctx)
+		if _, err := p.outcomes.Expire(ctx, time.Now().Add(-postgres.OutcomesKept)); err != nil && ctx.Err() == nil {
+			p.logger.Warn("old outcomes were not forgotten", "error", err)
+		}
+	}
+}
+
+// sweepClaims frees what enrollments and retirements that a crash cut short left behind.
+func (p *plane) sweepClaims(ctx context.Context) {
+	orphans, err := doctor.OrphanedClaims(ctx, p.stores.pool, time.Now().Add(-commands.ClaimGrace))
+	if err != nil {
+		if ctx.Err() == nil {
+			p.logger.Warn("orphaned claims were not looked for", "error", err)
+		}
+		return
+	}
+	for _, o := range orphans {
+		freed, err := p.service.SweepClaim(ctx, o.Key)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			p.logger.Warn("an orphaned claim was not freed", "claim", o.Key.String(), "error", err)
+		case freed:
+			p.logger.Info("freed an orphaned claim", "claim", o.Key.String(), "node", o.Holder)
+		}
+	}
+}

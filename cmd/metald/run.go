@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/better-compute/metal/adapters/httpapi"
+	"github.com/better-compute/metal/adapters/metrics"
+	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/projections"
+	"github.com/better-compute/metal/projections/doctor"
+)
+
+// run runs one replica until ctx ends: opens everything, serves, and closes everything in the opposite order.
+func run(ctx context.Context, c config, master postgres.MasterKey, token string, logger *slog.Logger, ready func(address string),
+) error {
+	s, err := openStores(ctx, c, logger)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	secrets, err := postgres.NewSecrets(ctx, s.pool, master)
+	if err != nil {
+		return err
+	}
+	p, err := wire(ctx, c, s, secrets, logger)
+	if err != nil {
+		return err
+	}
+	if err := administrator(ctx, p.service, secrets, token, logger); err != nil {
+		return err
+	}
+	listener, address, err := listen(ctx, c)
+	if err != nil {
+		return err
+	}
+	return p.serve(ctx, c, listener, func() { ready(address) })
+}
+
+// listen takes the port before anything else runs, so that a taken one is told at once.
+func listen(ctx context.Context, c config) (net.Listener, string, error) {
+	plain, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
+	if err != nil {
+		return nil, "", fault.Wrap(err, fault.InvalidConfig, "can't listen on %s", c.listen).WithRemedy("choose another --listen")
+	}
+	if c.insecureHTTP {
+		return plain, "http://" + reachable(plain.Addr()), nil
+	}
+	certificate, err := tls.LoadX509KeyPair(c.tlsCert, c.tlsKey)
+	if err != nil {
+		_ = plain.Close()
+		return nil, "", fault.Wrap(err, fault.InvalidConfig, "the TLS certificate and key can't be used")
+	}
+	secured := tls.NewListener(plain, &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"},
+	})
+	return secured, "https://" + reachable(plain.Addr()), nil
+}
+
+// reachable is an address that a client on this machine can use.
+func reachable(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// serve answers until ctx ends or a part fails. It stops in an order in which nothing is cut: the feeds, the requests,
+// then what the requests wait for.
+func (p *plane) serve(ctx context.Context, c config, listener net.Listener, ready func()) error {
+	behind, stopBehind := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBehind()
+	feeds, stopFeeds := context.WithCancel(behind)
+	defer stopFeeds()
+	server := httpapi.Server(c.listen, p.api)
+	server.ErrorLog = slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug)
+
+	parts, failing := errgroup.WithContext(behind)
+	parts.Go(func() error { return p.bus.Run(failing) })
+	parts.Go(func() error { return p.api.Run(feeds) })
+	parts.Go(func() error { return p.housekeeping(failing) })
+	parts.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	ready()
+	select {
+	case <-ctx.Done():
+		p.logger.Info("stopping", "drain", c.drain)
+	case <-failing.Done():
+	}
+	stopFeeds()
+	draining, cancel := context.WithTimeout(behind, c.drain)
+	defer cancel()
+	if err := server.Shutdown(draining); err != nil {
+		p.logger.Warn("requests were cut off", "after", c.drain)
+		_ = server.Close()
+	}
+	stopBehind()
+	return parts.Wait()
+}
+
+// observer hands what the API does to the meters.
+type observer struct {
+	meters *metrics.Metrics
+	open   atomic.Int64
+}
+
+// Served is httpapi.Observer's.
+func (o *observer) Served(method, route string, status int, took time.Duration) {
+	o.meters.Request(method, route, status, took)
+}
+
+// Refused is httpapi.Observer's.
+func (o *observer) Refused(reason string) { o.meters.Refused(reason) }
+
+// Following is httpapi.Observer's.
+func (o *observer) Following(change int) { o.open.Add(int64(change)) }
+
+// CutOff is httpapi.Observer's.
+func (o *observer) CutOff() { o.meters.CutOff() }
+
+func (o *observer) following() int { return int(o.open.Load()) }
+
+// findings counts what doctor finds, for the meters.
+func (p *plane) findings(ctx context.Context) (map[string]int, error) {
+	head, err := p.stores.log.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := doctor.Findings(ctx, p.stores.pool, doctor.Input{Now: time.Now(), Head: head, Scope: projections.Everything})
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	for _, code := range doctor.Codes {
+		counts[string(code)] = 0
+	}
+	for _, f := range found {
+		counts[string(f.Code)]++
+	}
+	return counts, nil
+}
