@@ -91,7 +91,7 @@ func (s MasterKeySource) Load() (MasterKey, error) {
 
 // readMasterKey refuses a file that grants any of the refused permission bits.
 func readMasterKey(path string, refused fs.FileMode) (MasterKey, error) {
-	f, err := os.Open(path) //nolint:gosec // G304: the operator names the file
+	f, err := os.Open(path)
 	if err != nil {
 		return MasterKey{}, fault.Wrap(err, fault.InvalidConfig, "the master key file can't be read: %v", err)
 	}
