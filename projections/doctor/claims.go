@@ -67,7 +67,7 @@ func orphaned(ctx context.Context, db projections.DB, in Input) ([]Finding, erro
 	found := make([]Finding, len(claims))
 	for i, c := range claims {
 		found[i] = Finding{
-			Code: ClaimOrphaned, Subject: "claim/" + c.Key.String(), Tenant: c.Tenant, Since: c.At,
+			Code: ClaimsOrphaned, Subject: "claim/" + c.Key.String(), Tenant: c.Tenant, Since: c.At,
 			Message: fmt.Sprintf("%s is held by %s, which %s", c.Key, c.Holder, c.Reason),
 			Details: map[string]any{"holder": c.Holder.String(), "position": c.Position},
 		}.complete()

@@ -30,7 +30,7 @@ const (
 	MetalStalled      Code = "metal-stalled"
 	ProjectionStopped Code = "projection-stopped"
 	ProjectionLagging Code = "projection-lagging"
-	ClaimOrphaned     Code = "claim-orphaned"
+	ClaimsOrphaned    Code = "orphaned-claims"
 )
 
 // CodeInfo is one row of Codes.
@@ -51,7 +51,7 @@ var Codes = []CodeInfo{
 		"run a program that can apply the event at the position named; it goes on by itself, and no event is skipped"},
 	{ProjectionLagging, Warning, "a read model is behind the log",
 		"if it does not catch up within minutes, look at the load of PostgreSQL and at the log of metald"},
-	{ClaimOrphaned, Warning, "a BMC or MAC address is held by a machine that never appeared, or is retired",
+	{ClaimsOrphaned, Warning, "a BMC or MAC address is held by a machine that never appeared, or is retired",
 		"it is released by the next sweep; enrolling with the address is refused until then"},
 }
 
