@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -83,29 +82,33 @@ func (a *Announcer) send(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// Listener hears one channel on a connection of its own, and looks for itself in between.
+// Hearing is what a listener does. Its functions are called one at a time.
+type Hearing struct {
+	// Connected is called on each new connection, once it hears the channel.
+	Connected func(context.Context, *pgx.Conn) error
+	// Look is called after Connected, when notifications may have been missed, and then after each Period.
+	Look   func(context.Context, *pgx.Conn) error
+	Period time.Duration
+	// Heard is called for each notification that another connection sent.
+	Heard func(payload string)
+}
+
+// Listener hears one channel on a connection of its own, and looks for itself now and then.
 type Listener struct {
 	end   context.CancelFunc
 	ended sync.WaitGroup
 }
 
-// Listen starts a listener. heard is called for each notification. look is called after every connect, when
-// notifications may have been missed, and each time nothing was heard for so long as every. Both are called one at a
-// time.
-func Listen(
-	config *pgx.ConnConfig, channel string, every time.Duration,
-	heard func(payload string), look func(context.Context, *pgx.Conn) error,
-) *Listener {
+// Listen starts a listener. It connects again whenever its connection is lost or a function fails.
+func Listen(config *pgx.ConnConfig, channel string, h Hearing) *Listener {
 	ctx, end := context.WithCancel(context.Background())
 	l := &Listener{end: end}
-	hear := func(ctx context.Context, conn *pgx.Conn) error {
-		return listen(ctx, conn, channel, every, heard, look)
-	}
 	l.ended.Go(func() {
 		link := newLink(config.Copy())
 		defer link.close()
 		for ctx.Err() == nil {
-			_ = link.use(ctx, hear) // it ends only with the connection, and is begun again on another
+			// It ends only with an error, and is begun again on another connection.
+			_ = link.use(ctx, func(ctx context.Context, conn *pgx.Conn) error { return h.run(ctx, conn, channel) })
 			pause(ctx, link.next())
 		}
 	})
@@ -118,39 +121,40 @@ func (l *Listener) Close() {
 	l.ended.Wait()
 }
 
-func listen(
-	ctx context.Context, conn *pgx.Conn, channel string, every time.Duration,
-	heard func(string), look func(context.Context, *pgx.Conn) error,
-) error {
+func (h Hearing) run(ctx context.Context, conn *pgx.Conn, channel string) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
 		return err
 	}
+	if err := inTime(ctx, conn, h.Connected); err != nil {
+		return err
+	}
 	for {
-		if err := lookOnce(ctx, conn, look); err != nil {
+		if err := inTime(ctx, conn, h.Look); err != nil {
 			return err
 		}
-		if err := hearUntilQuiet(ctx, conn, every, heard); err != nil {
+		if err := h.hear(ctx, conn); err != nil {
 			return err
 		}
 	}
 }
 
-func lookOnce(ctx context.Context, conn *pgx.Conn, look func(context.Context, *pgx.Conn) error) error {
+func inTime(ctx context.Context, conn *pgx.Conn, f func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
-	return look(ctx, conn)
+	return f(ctx, conn)
 }
 
-// hearUntilQuiet returns nil when nothing was heard for so long as every.
-func hearUntilQuiet(ctx context.Context, conn *pgx.Conn, every time.Duration, heard func(string)) error {
+// hear returns nil after one period.
+func (h Hearing) hear(ctx context.Context, conn *pgx.Conn) error {
+	period, cancel := context.WithTimeout(ctx, h.Period)
+	defer cancel()
 	for {
-		quiet, cancel := context.WithTimeout(ctx, every)
-		n, err := conn.WaitForNotification(quiet)
-		cancel()
+		n, err := conn.WaitForNotification(period)
 		switch {
+		case err == nil && n.PID != conn.PgConn().PID():
+			h.Heard(n.Payload)
 		case err == nil:
-			heard(n.Payload)
-		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !conn.IsClosed():
+		case period.Err() != nil && ctx.Err() == nil && !conn.IsClosed():
 			return nil
 		default:
 			return err

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"strconv"
 	"sync"
 
 	"github.com/better-compute/metal/domain/event"
@@ -23,28 +22,28 @@ func (g *growth) known() event.Position {
 	return g.head
 }
 
-// to sets the head, even backwards.
-func (g *growth) to(head event.Position) { g.set(func(event.Position) event.Position { return head }) }
-
-// atLeast raises the head.
-func (g *growth) atLeast(head event.Position) {
-	g.set(func(known event.Position) event.Position { return max(known, head) })
-}
-
-func (g *growth) set(next func(event.Position) event.Position) {
+// replace takes the head as the database has it, even a lower one, unless it moved since before was known.
+func (g *growth) replace(before, head event.Position) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if head := next(g.head); head != g.head {
-		g.head = head
-		close(g.moved)
-		g.moved = make(chan struct{})
+	if g.head == before {
+		g.to(head)
 	}
 }
 
-// heard takes a notification of another process, or our own again.
-func (g *growth) heard(payload string) {
-	if head, err := strconv.ParseUint(payload, 10, 63); err == nil {
-		g.atLeast(event.Position(head))
+// atLeast raises the head.
+func (g *growth) atLeast(head event.Position) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.to(max(g.head, head))
+}
+
+// to moves the head and wakes who waits; the caller holds the lock.
+func (g *growth) to(head event.Position) {
+	if head != g.head {
+		g.head = head
+		close(g.moved)
+		g.moved = make(chan struct{})
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	pg "github.com/better-compute/metal/adapters/postgres"
@@ -26,7 +25,8 @@ type Options struct {
 	MaxBatchBytes int
 	// CachedStreams bounds for how many streams the hash of the newest known event is kept in memory. Zero: 65,536.
 	CachedStreams int
-	// Poll is how often to look for events of other processes where no notification came, a second or more. Zero: 2 s.
+	// Poll is how often to look for events of other processes, in case a notification was lost, a second or more.
+	// Zero: 2 s.
 	Poll time.Duration
 }
 
@@ -46,15 +46,13 @@ func (o Options) complete() Options {
 	return o
 }
 
-// channel is where processes tell each other that the log has grown; the payload is the position.
-const channel = "metal_log"
-
 // Store is the log. It is safe for use by many goroutines.
 type Store struct {
 	pool      *pgxpool.Pool
 	registry  *event.Registry
 	tips      *tips
 	growth    *growth
+	peers     peers
 	queue     *queue
 	appender  *appender
 	announcer *pg.Announcer
@@ -72,10 +70,12 @@ func New(ctx context.Context, pool *pgxpool.Pool, r *event.Registry, o Options) 
 	if err != nil {
 		return nil, err
 	}
-	s.growth.to(head)
+	s.growth.atLeast(head)
 	config := pool.Config().ConnConfig
 	s.announcer = pg.NewAnnouncer(config, channel)
-	s.listener = pg.Listen(config, channel, o.Poll, s.growth.heard, s.look)
+	s.listener = pg.Listen(config, channel, pg.Hearing{
+		Connected: s.peers.join, Look: s.look, Period: o.Poll, Heard: s.heard,
+	})
 	s.appender = startAppender(config, s.queue, s.committed, s.tips.forget)
 	return s, nil
 }
@@ -85,25 +85,6 @@ func (s *Store) Close() {
 	s.appender.close()
 	s.announcer.Close()
 	s.listener.Close()
-}
-
-// committed runs after each transaction that added events.
-func (s *Store) committed(head event.Position) {
-	s.growth.atLeast(head)
-	s.announcer.Announce(head.String())
-}
-
-// look takes the head as the database has it: after a backup was restored it may be lower than what was known.
-func (s *Store) look(ctx context.Context, conn *pgx.Conn) error {
-	before := s.growth.known()
-	var head event.Position
-	if err := conn.QueryRow(ctx, headSQL).Scan(&head); err != nil {
-		return err
-	}
-	if s.growth.known() == before { // else something was committed meanwhile, and head may be older
-		s.growth.to(head)
-	}
-	return nil
 }
 
 // Append implements event.Store.
