@@ -12,8 +12,9 @@ type Event struct {
 	Version       uint64          `json:"version" doc:"within the stream, dense from 1"`
 	ID            string          `json:"id" format:"uuid"`
 	Type          string          `json:"type" doc:"such as node.enrolled"`
-	Schema        int             `json:"schema" doc:"version of the shape of data"`
-	At            time.Time       `json:"at" doc:"when it was decided"`
+	Schema        int             `json:"schema,omitempty" doc:"version of the shape of data; absent in a history"`
+	At            time.Time       `json:"at" doc:"when the log took it"`
+	DecidedAt     time.Time       `json:"decidedAt" doc:"by the clock of whoever decided it"`
 	Tenant        string          `json:"tenant,omitempty"`
 	Subject       string          `json:"subject,omitempty" doc:"such as node/node_01k…"`
 	Principal     string          `json:"principal,omitempty" doc:"who asked"`
@@ -26,7 +27,7 @@ type Event struct {
 // Step is a node after one event of its stream. Exactly the fold that the control plane decides on.
 type Step struct {
 	Event Event           `json:"event"`
-	State json.RawMessage `json:"state" doc:"the fold up to and including the event, without secret references"`
+	State json.RawMessage `json:"state" doc:"the fold up to and including the event"`
 }
 
 // Replay is a node's stream, folded event by event.
@@ -36,12 +37,13 @@ type Replay struct {
 
 // Finding is something that needs somebody's attention.
 type Finding struct {
-	Kind     string         `json:"kind" doc:"such as metal-failed, metal-stalled, projection-stopped"`
-	Severity string         `json:"severity,omitempty"`
+	Code     string         `json:"code" doc:"such as metal-failed, metal-stalled, projection-stopped"`
+	Severity string         `json:"severity" doc:"critical, error or warning"`
 	Subject  string         `json:"subject" doc:"what it is about, such as node/node_01k…"`
+	Tenant   string         `json:"tenant,omitempty"`
+	Since    time.Time      `json:"since"`
 	Message  string         `json:"message" doc:"what is wrong, in one sentence"`
-	Remedy   string         `json:"remedy,omitempty" doc:"what to do"`
-	Since    *time.Time     `json:"since,omitempty"`
+	Remedy   string         `json:"remedy" doc:"what to do"`
 	Details  map[string]any `json:"details,omitempty"`
 }
 

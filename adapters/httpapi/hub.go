@@ -1,0 +1,151 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/principal"
+)
+
+// The bounds of the shared tail of the log.
+const (
+	ringEvents = 4096
+	tailPage   = 500
+	tailRetry  = time.Second
+)
+
+// hub reads the end of the log once for every follower. It keeps the newest events in a ring; a follower takes from the
+// ring at its own pace, older events from the log, and waits for growth.
+type hub struct {
+	store   event.Store
+	changed func(id.Principal, event.Position) (later func(context.Context))
+	log     *slog.Logger
+	most    int
+
+	mu      sync.RWMutex
+	running bool
+	events  []event.Recorded // positions rise; everything above floor and up to tail
+	floor   event.Position
+	tail    event.Position
+	grown   chan struct{} // closed and replaced whenever tail or running changes
+}
+
+func newHub(store event.Store, changed func(id.Principal, event.Position) func(context.Context), log *slog.Logger) *hub {
+	return &hub{store: store, changed: changed, log: log, most: ringEvents, grown: make(chan struct{})}
+}
+
+// Run reads the log until ctx ends; then every follower's stream ends too. An error of the log is retried: followers wait.
+func (a *API) Run(ctx context.Context) error {
+	a.hub.run(ctx)
+	return nil
+}
+
+func (h *hub) run(ctx context.Context) {
+	h.mu.Lock()
+	h.running = false
+	h.mu.Unlock()
+	var changes sync.WaitGroup
+	defer changes.Wait()
+	defer h.signal(func() { h.running = false })
+	for ctx.Err() == nil {
+		err := h.step(ctx, &changes)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		h.log.WarnContext(ctx, "the log can't be followed; trying again", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(tailRetry):
+		}
+	}
+}
+
+// step brings the ring up to the log, or waits for the log to grow.
+func (h *hub) step(ctx context.Context, changes *sync.WaitGroup) error {
+	after, running := h.position()
+	if !running {
+		head, err := h.store.Head(ctx)
+		if err != nil {
+			return err
+		}
+		h.signal(func() { h.running, h.events, h.floor, h.tail = true, nil, head, head })
+		return nil
+	}
+	events, head, err := h.store.ReadAll(ctx, after, nil, tailPage)
+	if err != nil {
+		return err
+	}
+	if head == after {
+		return h.store.Changed(ctx, after)
+	}
+	h.principals(ctx, events, changes)
+	h.signal(func() { h.add(events, head) })
+	return nil
+}
+
+// principals tells of changed principals before their events are shown to anyone.
+func (h *hub) principals(ctx context.Context, events []event.Recorded, changes *sync.WaitGroup) {
+	newest := map[id.Principal]event.Position{}
+	for _, e := range events {
+		if e.Stream.Category() != principal.Category {
+			continue
+		}
+		if p, err := id.Parse[id.Principal](e.Stream.ID()); err == nil {
+			newest[p] = e.Position
+		}
+	}
+	for p, at := range newest {
+		later := h.changed(p, at)
+		changes.Go(func() { later(ctx) })
+	}
+}
+
+func (h *hub) add(events []event.Recorded, head event.Position) {
+	h.events, h.tail = append(h.events, events...), head
+	if over := len(h.events) - h.most; over > 0 {
+		h.floor = h.events[over-1].Position
+		h.events = append([]event.Recorded(nil), h.events[over:]...)
+	}
+}
+
+func (h *hub) signal(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+	close(h.grown)
+	h.grown = make(chan struct{})
+}
+
+func (h *hub) position() (event.Position, bool) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.tail, h.running
+}
+
+// look is what the ring holds after a position.
+type look struct {
+	events  []event.Recorded
+	head    event.Position // everything up to here is in events
+	missed  bool           // the ring no longer holds what comes after the position
+	running bool
+	grown   <-chan struct{}
+}
+
+func (h *hub) after(p event.Position) look {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	l := look{head: max(h.tail, p), missed: p < h.floor, running: h.running, grown: h.grown}
+	if l.missed {
+		return l
+	}
+	first := len(h.events)
+	for first > 0 && h.events[first-1].Position > p {
+		first--
+	}
+	l.events = h.events[first:len(h.events):len(h.events)]
+	return l
+}
