@@ -25,36 +25,38 @@ import (
 
 // Config is what the API needs. Every field is needed, but those that say otherwise.
 type Config struct {
-	Service    *commands.Service
-	Authorizer commands.Authorizer
-	Log        event.Store
-	DB         projections.DB // of the read models
-	ReadModels ReadModels
-	Outcomes   Outcomes
-	Signer     Signer // nil: the head of the log is not offered
-	Clock      commands.Clock
-	Logger     *slog.Logger
-	Version    string       // of the program
-	Metrics    http.Handler // of /metrics; nil: none
-	Observer   Observer     // nil: nobody
+	Service     *commands.Service
+	Authorizer  commands.Authorizer
+	Log         event.Store
+	DB          projections.DB // of the read models
+	Waiter      Waiter
+	Projections []string // that must not stand still for /readyz to be happy
+	Outcomes    Outcomes
+	Signer      Signer // nil: the head of the log is not offered
+	Clock       commands.Clock
+	Logger      *slog.Logger
+	Version     string       // of the program
+	Metrics     http.Handler // of /metrics; nil: none
+	Observer    Observer     // nil: nobody
 	// RequestKey keys the hashes of requests that are kept for idempotency: at least 16 bytes, the same in every replica.
 	RequestKey []byte
 }
 
 // API serves the HTTP API. Run must run beside it, for the feed of events and to hear of changed principals.
 type API struct {
-	service    *commands.Service
-	authorizer commands.Authorizer
-	store      event.Store
-	db         projections.DB
-	models     ReadModels
-	outcomes   Outcomes
-	signer     Signer
-	clock      commands.Clock
-	log        *slog.Logger
-	version    string
-	observer   Observer
-	requestKey []byte
+	service     *commands.Service
+	authorizer  commands.Authorizer
+	store       event.Store
+	db          projections.DB
+	waiter      Waiter
+	projections []string
+	outcomes    Outcomes
+	signer      Signer
+	clock       commands.Clock
+	log         *slog.Logger
+	version     string
+	observer    Observer
+	requestKey  []byte
 
 	tokens     *tokens
 	attempts   *limiter
@@ -73,7 +75,7 @@ func New(cfg Config) (*API, error) {
 		return nil, err
 	}
 	a := &API{
-		service: cfg.Service, authorizer: cfg.Authorizer, store: cfg.Log, db: cfg.DB, models: cfg.ReadModels,
+		service: cfg.Service, authorizer: cfg.Authorizer, store: cfg.Log, db: cfg.DB, waiter: cfg.Waiter, projections: cfg.Projections,
 		outcomes: cfg.Outcomes, signer: cfg.Signer, clock: cfg.Clock, log: cfg.Logger,
 		version: cfg.Version, observer: cfg.Observer, requestKey: cfg.RequestKey,
 		tokens: newTokens(cfg.DB, cfg.Clock), attempts: newLimiter(attemptBurst, attemptRefill, mostAddresses),
@@ -98,7 +100,7 @@ func (c Config) check() error {
 	need("Authorizer", c.Authorizer == nil)
 	need("Log", c.Log == nil)
 	need("DB", c.DB == nil)
-	need("ReadModels", c.ReadModels == nil)
+	need("Waiter", c.Waiter == nil)
 	need("Outcomes", c.Outcomes == nil)
 	need("Clock", c.Clock == nil)
 	need("Logger", c.Logger == nil)

@@ -70,7 +70,7 @@ func ifMatch(text string) (*event.Version, error) {
 func (a *API) settled(ctx context.Context, projection string, p event.Position) bool {
 	ctx, cancel := context.WithTimeout(ctx, verbPatience)
 	defer cancel()
-	return a.models.Wait(ctx, projection, p) == nil
+	return a.waiter.Wait(ctx, projection, p) == nil
 }
 
 // done is the answer to a mutation: its outcome, and 202 where the read model does not show it yet.
@@ -112,7 +112,7 @@ func (a *API) principalChanged(p id.Principal, at event.Position) (later func(co
 	return func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, readPatience)
 		defer cancel()
-		_ = a.models.Wait(ctx, authz.Name, at) // forgotten all the same: what is known only gets newer
+		_ = a.waiter.Wait(ctx, authz.Name, at) // forgotten all the same: what is known only gets newer
 		a.tokens.forget(p)
 	}
 }

@@ -34,7 +34,7 @@ func listOf[T, C any](ctx context.Context, a *API, f fresh, p paging,
 	if err := a.await(ctx, authz.Name, f); err != nil {
 		return nil, err
 	}
-	reached := a.models.Position(authz.Name)
+	reached := a.waiter.Position(authz.Name)
 	found, next, err := read(requestOf(ctx).who)
 	if err != nil {
 		return nil, readFault(err)
@@ -53,7 +53,7 @@ func single[T, C any](ctx context.Context, a *API, f fresh, read func(*Identity)
 	if err := a.await(ctx, authz.Name, f); err != nil {
 		return nil, err
 	}
-	reached := a.models.Position(authz.Name)
+	reached := a.waiter.Position(authz.Name)
 	found, err := read(requestOf(ctx).who)
 	if err != nil {
 		return nil, readFault(err)

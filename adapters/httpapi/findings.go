@@ -29,8 +29,8 @@ func (a *API) listFindings(ctx context.Context, in *listFindings) (*answer, erro
 	if err := a.await(ctx, doctor.Name, in.fresh); err != nil {
 		return nil, err
 	}
-	reached := a.models.Position(doctor.Name)
-	statuses, err := a.models.Status(ctx)
+	reached := a.waiter.Position(doctor.Name)
+	statuses, err := a.waiter.Status(ctx)
 	if err != nil {
 		return nil, readFault(err)
 	}

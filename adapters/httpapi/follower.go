@@ -118,7 +118,7 @@ func (f *follower) beat(ctx context.Context) bool {
 func (f *follower) renew(ctx context.Context, at event.Position) bool {
 	if at > 0 {
 		waiting, cancel := context.WithTimeout(ctx, readPatience)
-		err := f.api.models.Wait(waiting, authz.Name, at)
+		err := f.api.waiter.Wait(waiting, authz.Name, at)
 		cancel()
 		if err != nil {
 			return false

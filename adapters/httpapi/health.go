@@ -49,7 +49,7 @@ func (a *API) ready(ctx context.Context) error {
 	if _, running := a.hub.position(); !running {
 		return fault.New(fault.Unavailable, "the feed of events is not running")
 	}
-	for _, name := range a.models.Names() {
+	for _, name := range a.projections {
 		if a.stopped(ctx, name, head) {
 			return fault.New(fault.Unavailable, "the read model %s stands still", name).
 				WithRemedy("see `metalctl doctor`")
@@ -62,5 +62,5 @@ func (a *API) ready(ctx context.Context) error {
 func (a *API) stopped(ctx context.Context, name string, head event.Position) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	return fault.CodeOf(a.models.Wait(ctx, name, head)) == fault.Unavailable
+	return fault.CodeOf(a.waiter.Wait(ctx, name, head)) == fault.Unavailable
 }

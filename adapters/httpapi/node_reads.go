@@ -56,7 +56,7 @@ func (a *API) getNode(ctx context.Context, in *getNode) (*answer, error) {
 	if in.At != "" {
 		return a.nodeAt(ctx, n, in.At)
 	}
-	reached := a.models.Position(metalview.Name)
+	reached := a.waiter.Position(metalview.Name)
 	row, err := a.nodeRow(ctx, n)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (a *API) listNodes(ctx context.Context, in *listNodes) (*answer, error) {
 	if err := a.await(ctx, metalview.Name, in.fresh); err != nil {
 		return nil, err
 	}
-	who, reached := requestOf(ctx).who, a.models.Position(metalview.Name)
+	who, reached := requestOf(ctx).who, a.waiter.Position(metalview.Name)
 	filter.Scope = who.Scope(principal.NodesRead)
 	list, err := metalview.ListJSON(ctx, a.db, filter, in.page())
 	if err != nil {

@@ -54,7 +54,7 @@ func (a *API) listHistory(ctx context.Context, in *listHistory) (*answer, error)
 	if err := a.await(ctx, history.Name, in.fresh); err != nil {
 		return nil, err
 	}
-	reached := a.models.Position(history.Name)
+	reached := a.waiter.Position(history.Name)
 	if _, err := a.nodeRow(ctx, n); err != nil {
 		return nil, err
 	}

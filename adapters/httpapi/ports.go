@@ -29,10 +29,8 @@ type Outcomes interface {
 	Finish(ctx context.Context, principal, key string, status int, header http.Header, body []byte) error
 }
 
-// ReadModels knows how far the read models are.
-type ReadModels interface {
-	// Names lists the projections.
-	Names() []string
+// Waiter knows how far the read models are.
+type Waiter interface {
 	// Wait returns once the projection has applied everything up to position. Errors: TIMEOUT when ctx ends first,
 	// UNAVAILABLE where the projection stands still before position.
 	Wait(ctx context.Context, projection string, position event.Position) error

@@ -35,7 +35,7 @@ func (a *API) await(ctx context.Context, projection string, f fresh) error {
 	if f.Position > f.MinPosition {
 		want, path = event.Position(f.Position), "header.Metal-Position"
 	}
-	if want == 0 || a.models.Position(projection) >= want {
+	if want == 0 || a.waiter.Position(projection) >= want {
 		return nil
 	}
 	if err := a.inLog(ctx, want, path); err != nil {
@@ -43,7 +43,7 @@ func (a *API) await(ctx context.Context, projection string, f fresh) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
-	return late(a.models.Wait(ctx, projection, want), projection, a.models.Position(projection))
+	return late(a.waiter.Wait(ctx, projection, want), projection, a.waiter.Position(projection))
 }
 
 // late makes a read model that is behind UNAVAILABLE.
