@@ -16,7 +16,7 @@ import (
 // Rebuild folds the whole log into new tables beside the live ones and swaps them when they are level, so that reads
 // never go dark: until then they see the old rows, which go on following the log. progress, which may be nil, is called
 // after every batch. Grants and foreign objects on the tables are the operator's to renew. Errors: CONFLICT while
-// another rebuild of the projection runs.
+// another rebuild of the projection runs, INVALID_CONFIG where a newer program built it.
 func (r *Runner) Rebuild(ctx context.Context, name string, progress func(Progress)) error {
 	l, err := r.lane(name)
 	if err != nil {
@@ -67,6 +67,13 @@ func (r *Runner) exclusively(ctx context.Context, l *lane, do func(*pgx.Conn) er
 func (r *Runner) rebuild(ctx context.Context, conn *pgx.Conn, l *lane, progress func(Progress)) error {
 	if progress == nil {
 		progress = func(Progress) {}
+	}
+	c, err := readCheckpoint(ctx, conn, l.Projection)
+	if err != nil {
+		return err
+	}
+	if c.version > l.Version {
+		return newerThan(l.Projection, c.version)
 	}
 	s, err := newSide(ctx, conn, r.store, l, "rebuild_"+l.Name)
 	if err != nil {

@@ -156,12 +156,16 @@ func (r *Runner) load(ctx context.Context, l *lane) error {
 	case c.version < l.Version:
 		return r.renew(ctx, l)
 	case c.version > l.Version:
-		newer := fault.New(fault.InvalidConfig, "the read model %s is at version %d, this program has version %d",
-			l.Name, c.version, l.Version).
-			WithDetail("projection", l.Name).WithRemedy("run the newer program; the tables are not built backwards")
+		newer := newerThan(l.Projection, c.version)
 		l.failed(c.position, newer, r.backoff)
 		return newer
 	}
 	l.reached(c.position)
 	return nil
+}
+
+func newerThan(p Projection, stored int) *fault.Error {
+	return fault.New(fault.InvalidConfig, "the read model %s is at version %d, this program has version %d",
+		p.Name, stored, p.Version).
+		WithDetail("projection", p.Name).WithRemedy("run the newer program; the tables are not built backwards")
 }
