@@ -30,6 +30,8 @@ type Metrics struct {
 	appendSeconds  prometheus.Histogram
 	catchUps       *prometheus.CounterVec
 	catchUpSeconds *prometheus.HistogramVec
+	refused        *prometheus.CounterVec
+	cutOff         prometheus.Counter
 }
 
 // New makes the series; those of Go's runtime, of the process and of the build are among them.
@@ -50,9 +52,13 @@ func New() *Metrics {
 		catchUps: counters("metal_projection_runs_total",
 			"Runs of a projection from its checkpoint to the head of the log.", "projection", "outcome"),
 		catchUpSeconds: histograms("metal_projection_run_seconds", "Time such a run took.", "projection"),
+		refused:        counters("metal_credentials_refused_total", "Credentials that were not accepted, by reason.", "reason"),
+		cutOff: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "metal_subscribers_cut_off_total", Help: "Event streams ended because their reader was too slow.",
+		}),
 	}
 	m.registry.MustRegister(m.requests, m.requestSeconds, m.appends, m.appendEvents, m.appendSeconds,
-		m.catchUps, m.catchUpSeconds, buildInfo(), collectors.NewGoCollector(),
+		m.catchUps, m.catchUpSeconds, m.refused, m.cutOff, buildInfo(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -84,6 +90,12 @@ func (m *Metrics) CaughtUp(projection string, took time.Duration, err error) {
 	m.catchUps.WithLabelValues(projection, outcome).Inc()
 	m.catchUpSeconds.WithLabelValues(projection).Observe(took.Seconds())
 }
+
+// Refused counts a credential that was not accepted. reason is of a closed list: missing, malformed, invalid, limited.
+func (m *Metrics) Refused(reason string) { m.refused.WithLabelValues(reason).Inc() }
+
+// CutOff counts an event stream that was ended because its reader was too slow.
+func (m *Metrics) CutOff() { m.cutOff.Inc() }
 
 // knownMethod keeps a caller from making series by inventing methods.
 func knownMethod(method string) string {

@@ -139,17 +139,19 @@ func (o *observer) following() int { return int(o.open.Load()) }
 
 // findings counts what doctor finds, for the meters.
 func (p *plane) findings(ctx context.Context) (map[string]int, error) {
-	head, err := p.stores.log.Head(ctx)
+	statuses, err := p.runner.Status(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found, err := doctor.Findings(ctx, p.stores.pool, doctor.Input{Now: time.Now(), Head: head, Scope: projections.Everything})
+	found, err := doctor.Findings(ctx, p.stores.pool, doctor.Input{
+		Scope: projections.Everything, Now: time.Now(), Statuses: statuses,
+	})
 	if err != nil {
 		return nil, err
 	}
 	counts := map[string]int{}
-	for _, code := range doctor.Codes {
-		counts[string(code)] = 0
+	for _, row := range doctor.Codes {
+		counts[string(row.Code)] = 0
 	}
 	for _, f := range found {
 		counts[string(f.Code)]++

@@ -68,14 +68,14 @@ func openStores(ctx context.Context, c config, logger *slog.Logger) (_ *stores, 
 		if err != nil {
 			return nil, err
 		}
-		s.log, s.stop = log, append(s.stop, func() { _ = log.Close() })
+		s.log, s.stop = log, append(s.stop, log.Close)
 		return s, nil
 	}
 	log, err := eventlog.New(ctx, s.pool, registry, eventlog.Options{})
 	if err != nil {
 		return nil, err
 	}
-	s.log, s.stop = log, append(s.stop, func() { _ = log.Close() })
+	s.log, s.stop = log, append(s.stop, log.Close)
 	return s, nil
 }
 

@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/better-compute/metal/adapters/httpapi/client"
+	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/domain/fault"
+)
+
+// asked is one verb that a worker was told had happened.
+type asked struct {
+	key, node string
+	version   uint64
+}
+
+// Workers apply verbs while metald is killed again and again. What was acknowledged is in the log once; what was not is
+// asked again under its key until it is, and is there once too.
+func TestKillNineLosesAndDoublesNothing(t *testing.T) {
+	const kills, workers = 6, 8
+	dir, address := dataDir(t), freePort(t)
+	run := func() *daemon {
+		return start(t, "http://"+address, nil, "dev", "--data-dir", dir, "--listen", address)
+	}
+	d := run()
+	token := readToken(t, dir)
+	c := dial(t, d.url, token, 1)
+	pool := estate(t, c)
+	nodes := make([]string, 3) // fewer than workers: they meet
+	for i := range nodes {
+		nodes[i] = enroll(t, c, pool.ID, fmt.Sprintf("10.0.0.%d", i+1)).ID
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	results := make([][]asked, workers)
+	for w := range workers {
+		all.Go(func() { results[w] = work(ctx, t, dial(t, d.url, token, 1), w, nodes) })
+	}
+	for range kills {
+		<-time.After(time.Duration(300+rand.IntN(700)) * time.Millisecond)
+		d.kill()
+		d = run()
+	}
+	<-time.After(300 * time.Millisecond)
+	stop()
+	all.Wait()
+
+	total := checkAcknowledged(t, c, nodes, results)
+	t.Logf("%d kills, %d verbs acknowledged, none lost, none doubled", kills, total)
+	if code := d.stop(); code != 0 {
+		t.Errorf("SIGTERM ended metald with %d: %s", code, d.log)
+	}
+	if left := postmasters(t, dir); left != "" {
+		t.Errorf("a PostgreSQL was left behind: %s", left)
+	}
+}
+
+// work applies verbs that each change something, one after another, each until it is acknowledged.
+func work(ctx context.Context, t *testing.T, c *client.Client, worker int, nodes []string) []asked {
+	var done []asked
+	for i := 0; ctx.Err() == nil; i++ {
+		n, key := nodes[(worker+i)%len(nodes)], fmt.Sprintf("w%d-%d", worker, i)
+		for {
+			got, err := c.SetMaintenance(context.Background(), n, contract.Maintenance{On: true, Reason: key},
+				client.IdempotencyKey(key), client.CorrelationID(key))
+			if err == nil {
+				done = append(done, asked{key, n, got.Version})
+				break
+			}
+			switch fault.CodeOf(err) {
+			case fault.Unavailable, fault.Conflict, fault.Internal: // away, or lost the race too often
+			default:
+				t.Errorf("%s: %v", key, err)
+				return done
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+	}
+	return done
+}
+
+func checkAcknowledged(t *testing.T, c *client.Client, nodes []string, results [][]asked) int {
+	t.Helper()
+	inLog := map[string]contract.Event{} // by correlation id
+	for _, n := range nodes {
+		for e, err := range c.History(context.Background(), n) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Type != "node.maintenance.entered" {
+				continue
+			}
+			if before, doubled := inLog[e.CorrelationID]; doubled {
+				t.Errorf("%s happened twice, at %d and %d", e.CorrelationID, before.Position, e.Position)
+			}
+			inLog[e.CorrelationID] = e
+		}
+	}
+	total := 0
+	for _, worker := range results {
+		for _, a := range worker {
+			total++
+			e, found := inLog[a.key]
+			if !found || e.Version != a.version {
+				t.Errorf("%s was acknowledged as version %d of %s; the log has %+v", a.key, a.version, a.node, e)
+			}
+			delete(inLog, a.key)
+		}
+	}
+	for key := range inLog {
+		t.Errorf("%s is in the log, and was never acknowledged", key)
+	}
+	if total == 0 {
+		t.Error("no verb was acknowledged at all")
+	}
+	return total
+}
+
+// postmasters lists PostgreSQL processes that still run on a data directory.
+func postmasters(t *testing.T, dir string) string {
+	t.Helper()
+	out, err := exec.Command("ps", "-eo", "pid,args").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, line := range strings.Split(string(out), "\n") {
+		if strings.Contains(line, dir) && strings.Contains(line, "postgres") {
+			left = append(left, line)
+		}
+	}
+	return strings.Join(left, "; ")
+}
