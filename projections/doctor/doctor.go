@@ -89,8 +89,11 @@ func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
 	return claims.Save(ctx, tx, held)
 }
 
-// with is the row after an event; r is nil before the first.
+// with is the row after an event; r is nil before the first. An event that the row holds already changes nothing.
 func (r *nodeRow) with(e event.Recorded, known node.Event) *nodeRow {
+	if r != nil && e.Position <= r.LastPosition {
+		return r
+	}
 	row := nodeRow{Node: e.Stream.ID(), EnteredAt: e.At}
 	if r != nil {
 		row = *r

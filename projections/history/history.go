@@ -36,32 +36,35 @@ func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
 		return err
 	}
 	var c columns
-	var streams, named []string
+	var found belongings
 	for _, e := range batch {
-		owner, relevant := owners[e.Stream]
-		if relevant && owner == "" {
-			if owner = names(e.Data); owner != "" {
-				owners[e.Stream] = owner
-				streams, named = append(streams, string(e.Stream)), append(named, owner)
+		b, relevant := owners[e.Stream]
+		if relevant && b.owner == "" {
+			b = belonging{names(e.Data), e.Position}
+			if b.owner != "" {
+				owners[e.Stream] = b
+				found.add(e.Stream, b)
 			}
 		}
-		if owner != "" {
-			c.add(owner, e)
+		if b.owner != "" && e.Position >= b.since {
+			c.add(b.owner, e)
 		}
 	}
-	if len(streams) > 0 {
-		const sql = `INSERT INTO history_streams SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING`
-		if _, err := tx.Exec(ctx, sql, streams, named); err != nil {
-			return fmt.Errorf("write streams: %w", err)
-		}
+	if err := found.write(ctx, tx); err != nil {
+		return err
 	}
 	return c.write(ctx, tx)
 }
 
-// known tells to which machine each stream of a batch belongs: empty where that is not known yet, missing where the stream
-// can't belong to one.
-func known(ctx context.Context, tx pgx.Tx, batch []event.Recorded) (map[event.Stream]string, error) {
-	owners := map[event.Stream]string{}
+// belonging is the machine to which a stream belongs from a position on; without an owner it is not known yet.
+type belonging struct {
+	owner string
+	since event.Position
+}
+
+// known tells to which machine each stream of a batch belongs; those that can't belong to one are missing.
+func known(ctx context.Context, tx pgx.Tx, batch []event.Recorded) (map[event.Stream]belonging, error) {
+	owners := map[event.Stream]belonging{}
 	var asked []string
 	for _, e := range batch {
 		category := e.Stream.Category()
@@ -69,22 +72,23 @@ func known(ctx context.Context, tx pgx.Tx, batch []event.Recorded) (map[event.St
 			continue
 		}
 		if category == node.Category {
-			owners[e.Stream] = e.Stream.ID()
+			owners[e.Stream] = belonging{owner: e.Stream.ID()}
 			continue
 		}
-		owners[e.Stream] = ""
+		owners[e.Stream] = belonging{}
 		asked = append(asked, string(e.Stream))
 	}
 	if len(asked) == 0 {
 		return owners, nil
 	}
-	rows, err := tx.Query(ctx, `SELECT stream, node_id FROM history_streams WHERE stream = ANY($1)`, asked)
+	rows, err := tx.Query(ctx, `SELECT stream, node_id, since FROM history_streams WHERE stream = ANY($1)`, asked)
 	if err != nil {
 		return nil, fmt.Errorf("read streams: %w", err)
 	}
-	var stream, owner string
-	_, err = pgx.ForEachRow(rows, []any{&stream, &owner}, func() error {
-		owners[event.Stream(stream)] = owner
+	var stream string
+	var b belonging
+	_, err = pgx.ForEachRow(rows, []any{&stream, &b.owner, &b.since}, func() error {
+		owners[event.Stream(stream)] = b
 		return nil
 	})
 	if err != nil {
@@ -102,6 +106,28 @@ func names(data json.RawMessage) string {
 		return "" // its data is not an object
 	}
 	return projections.Text(about.Node)
+}
+
+// belongings are what a batch has found, turned on their side, as unnest takes them.
+type belongings struct {
+	stream, owner []string
+	since         []int64
+}
+
+func (b *belongings) add(s event.Stream, to belonging) {
+	b.stream, b.owner = append(b.stream, string(s)), append(b.owner, to.owner)
+	b.since = append(b.since, int64(to.since))
+}
+
+func (b *belongings) write(ctx context.Context, tx pgx.Tx) error {
+	if len(b.stream) == 0 {
+		return nil
+	}
+	const sql = `INSERT INTO history_streams SELECT * FROM unnest($1::text[], $2::text[], $3::int8[]) ON CONFLICT DO NOTHING`
+	if _, err := tx.Exec(ctx, sql, b.stream, b.owner, b.since); err != nil {
+		return fmt.Errorf("write streams: %w", err)
+	}
+	return nil
 }
 
 // columns is a set of rows turned on its side, as unnest takes it.

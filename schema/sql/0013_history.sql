@@ -22,5 +22,6 @@ CREATE INDEX history_events_node ON history_events (node_id, position);
 -- Which machine a stream that is not a machine's own belongs to, told by its first event that names one.
 CREATE TABLE history_streams (
     stream  text COLLATE "C" PRIMARY KEY,
-    node_id text COLLATE "C" NOT NULL
+    node_id text COLLATE "C" NOT NULL,
+    since   bigint           NOT NULL -- the position of that event
 );
