@@ -2,14 +2,12 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	pg "github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/domain/event"
@@ -17,8 +15,8 @@ import (
 
 const (
 	// sendTimeout is when a transaction that shows no life is given up and sent again on another connection.
-	sendTimeout = 15 * time.Second
-	// closePatience is how long Close waits for what is under way.
+	sendTimeout = 10 * time.Second
+	// closePatience is how long Close waits for what is under way; a transaction that has been sent may have sendTimeout.
 	closePatience = 5 * time.Second
 )
 
@@ -71,7 +69,7 @@ func (a *appender) commit(ctx context.Context, batch []*pending) {
 			if len(batch) == 0 {
 				return
 			}
-			err = a.try(ctx, batch)
+			err = a.try(batch)
 		}
 		switch {
 		case err == nil:
@@ -80,7 +78,7 @@ func (a *appender) commit(ctx context.Context, batch []*pending) {
 		case ctx.Err() != nil:
 			giveUp(batch)
 			return
-		case !a.isLost(err):
+		case !pg.IsAway(err):
 			a.refused(ctx, batch, err)
 			return
 		}
@@ -131,15 +129,6 @@ func claimed(batch []*pending) []*pending {
 // living leaves them out too, without marking the others as sent.
 func living(batch []*pending) []*pending {
 	return slices.DeleteFunc(batch, func(p *pending) bool { return p.state.Load() == abandoned })
-}
-
-// isLost tells whether an error means that another connection is needed.
-func (a *appender) isLost(err error) bool {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
-		return pg.IsAway(err)
-	}
-	return a.conn == nil || a.conn.IsClosed()
 }
 
 // connect makes the writer's connection where there is none.
