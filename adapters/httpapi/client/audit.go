@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"iter"
-	"net/http"
+	"net/url"
+	"strconv"
+	"time"
 
 	"github.com/better-compute/metal/adapters/httpapi/contract"
-	"github.com/better-compute/metal/domain/fault"
 )
 
 var (
@@ -17,42 +20,62 @@ var (
 	opDoctor    = get("/v1/doctor", "limit", "cursor")
 )
 
-// AuditHead commits to the whole log, signed.
+// auditPatience bounds the making of a signed head: the control plane reads its whole log for it.
+const auditPatience = time.Hour
+
+// AuditHead commits to the whole log, signed. Errors: INVALID_STATE where the log does not hold together; RATE_LIMITED
+// while it is being read for another caller.
 func (c *Client) AuditHead(ctx context.Context, o ...Option) (contract.AuditHead, error) {
+	o = append([]Option{func(m *message) { m.timeout = auditPatience }}, o...)
 	return call[contract.AuditHead](ctx, c, opAuditHead, nil, nil, nil, o)
 }
 
-// AuditLog gives every stored event byte for byte, in the order of positions. An error ends it.
-func (c *Client) AuditLog(ctx context.Context, o ...Option) iter.Seq2[contract.AuditEvent, error] {
+// AuditLog gives every stored event after a position byte for byte, in the order of positions, up to the end of the log as
+// it was when it was asked for. A connection that breaks off is resumed after the last event. An error ends it.
+func (c *Client) AuditLog(ctx context.Context, after uint64, o ...Option) iter.Seq2[contract.AuditEvent, error] {
 	return func(yield func(contract.AuditEvent, error) bool) {
-		fail := func(err error) { yield(contract.AuditEvent{}, err) }
-		res, err := c.open(ctx, opAuditLog, nil, nil, append([]Option{acceptLines}, o...))
-		if err != nil {
-			fail(err)
-			return
-		}
-		defer func() { _ = res.Body.Close() }() // a stream is over when it is left
-		d := json.NewDecoder(bufio.NewReaderSize(res.Body, 256<<10))
-		for {
-			var line auditLine
-			err := d.Decode(&line)
-			switch {
-			case drained(err):
-				return
-			case err != nil:
-				fail(fault.Wrap(err, fault.Unavailable, "the log broke off: %s", err))
-				return
+		for failures := 0; ; {
+			progress := false
+			err := c.auditOnce(ctx, after, o, func(e contract.AuditEvent) bool {
+				after, progress = e.Position, true
+				return yield(e, nil)
+			})
+			if progress {
+				failures = 0
 			}
-			if !yield(line.AuditEvent, nil) {
+			failures++
+			switch {
+			case err == nil, errors.Is(err, errStopped):
+				return
+			case failures >= c.attempts || !again(err), waitFor(ctx, c.pause(failures, askedPause(err))) != nil:
+				yield(contract.AuditEvent{}, err)
 				return
 			}
 		}
 	}
 }
 
-// auditLine is a line of the log.
-type auditLine struct {
-	contract.AuditEvent
+// auditOnce reads the log over one connection.
+func (c *Client) auditOnce(ctx context.Context, after uint64, o []Option, take func(contract.AuditEvent) bool) error {
+	q := url.Values{"after": {strconv.FormatUint(after, 10)}}
+	res, err := c.open(ctx, opAuditLog, nil, q, append([]Option{acceptLines}, o...))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }() // a stream is over when it is left
+	d := json.NewDecoder(bufio.NewReaderSize(res.Body, 256<<10))
+	for {
+		var e contract.AuditEvent
+		err := d.Decode(&e)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return c.unreachable(err)
+		case !take(e):
+			return errStopped
+		}
+	}
 }
 
 func acceptLines(m *message) { m.header.Set("Accept", "application/x-ndjson") }
@@ -61,5 +84,3 @@ func acceptLines(m *message) { m.header.Set("Accept", "application/x-ndjson") }
 func (c *Client) Doctor(ctx context.Context, o ...Option) iter.Seq2[contract.Finding, error] {
 	return pages[contract.Finding](ctx, c, opDoctor, nil, nil, o)
 }
-
-var _ = http.MethodGet

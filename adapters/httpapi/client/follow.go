@@ -4,18 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 	"github.com/better-compute/metal/domain/fault"
 )
 
-var opFollow = get("/v1/events", "after", "tenant", "subject", "type")
+var opFollow = get("/v1/events", "tenant", "subject", "type")
 
 // Feed says which events to follow. Every field that is set must match.
 type Feed struct {
@@ -30,10 +30,12 @@ type Feed struct {
 // credential that is not accepted, a request that is not valid.
 func (c *Client) Follow(ctx context.Context, f Feed, o ...Option) iter.Seq2[contract.Event, error] {
 	return func(yield func(contract.Event, error) bool) {
-		s := &feed{client: c, filter: f, options: o}
-		if f.After != nil {
-			s.last = strconv.FormatUint(*f.After, 10)
+		after, err := c.start(ctx, f, o)
+		if err != nil {
+			yield(contract.Event{}, err)
+			return
 		}
+		s := &feed{client: c, filter: f, options: o, last: strconv.FormatUint(after, 10)}
 		for ctx.Err() == nil {
 			err := s.once(ctx, func(e contract.Event) bool { return yield(e, nil) })
 			switch {
@@ -51,6 +53,14 @@ func (c *Client) Follow(ctx context.Context, f Feed, o ...Option) iter.Seq2[cont
 	}
 }
 
+// start is where a follower begins. One that wants only what is new needs a place to resume from before the first event.
+func (c *Client) start(ctx context.Context, f Feed, o []Option) (uint64, error) {
+	if f.After != nil {
+		return *f.After, nil
+	}
+	return c.Position(ctx, o...)
+}
+
 // mostFailures stops the growth of the pause between connections.
 const mostFailures = 8
 
@@ -61,7 +71,7 @@ type feed struct {
 	client   *Client
 	filter   Feed
 	options  []Option
-	last     string // id of the last event given; empty: none yet
+	last     string // id of the last event given, or where to start
 	failures int    // connections in a row that gave nothing
 }
 
@@ -85,8 +95,14 @@ func (s *feed) once(ctx context.Context, take func(contract.Event) bool) error {
 
 var errSilent = errors.New("nothing came, not even a heartbeat")
 
+// lagging is the event by which the control plane tells a follower that was too slow where to go on.
+const lagging = "lagging"
+
 func (s *feed) take(e sseEvent, give func(contract.Event) bool) error {
-	if len(e.data) == 0 {
+	switch {
+	case e.kind == lagging:
+		return fault.New(fault.Unavailable, "the feed of events was read too slowly")
+	case len(e.data) == 0:
 		s.last = e.id
 		return nil
 	}
@@ -106,13 +122,9 @@ func (s *feed) take(e sseEvent, give func(contract.Event) bool) error {
 
 func (s *feed) connect(ctx context.Context) (*http.Response, error) {
 	q := given("tenant", s.filter.Tenant, "subject", s.filter.Subject)
-	for _, t := range s.filter.Types {
-		q.Add("type", t)
-	}
+	set(q, "type", strings.Join(s.filter.Types, ","))
 	options := append([]Option{func(m *message) { m.header.Set("Accept", "text/event-stream") }}, s.options...)
-	if s.last != "" {
-		options = append(options, func(m *message) { m.header.Set("Last-Event-ID", s.last) })
-	}
+	options = append(options, func(m *message) { m.header.Set("Last-Event-ID", s.last) })
 	return s.client.open(ctx, opFollow, nil, q, options)
 }
 
@@ -137,5 +149,3 @@ func (c *Client) open(ctx context.Context, op operation, parameters []string, q 
 	}
 	return res, nil
 }
-
-func drained(err error) bool { return errors.Is(err, io.EOF) }

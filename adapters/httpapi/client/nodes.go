@@ -10,10 +10,11 @@ import (
 )
 
 var (
-	opEnroll      = post("/v1/nodes")
-	opListNodes   = get("/v1/nodes", "tenant", "site", "pool", "state", "label", "name", "maintenance", "cordoned", "fields", "limit", "cursor")
-	opGetNode     = get("/v1/nodes/{id}", "at", "fields")
-	opNodeHistory = get("/v1/nodes/{id}/history", "limit", "cursor")
+	opEnroll    = post("/v1/nodes")
+	opListNodes = get("/v1/nodes",
+		"tenant", "site", "pool", "state", "label", "name", "maintenance", "cordoned", "limit", "cursor")
+	opGetNode     = get("/v1/nodes/{id}", "at")
+	opNodeHistory = get("/v1/nodes/{id}/history", "order", "limit", "cursor")
 	opReplayNode  = get("/v1/nodes/{id}/replay", "until")
 	opManage      = post("/v1/nodes/{id}/manage")
 	opInspect     = post("/v1/nodes/{id}/inspect")
@@ -92,18 +93,18 @@ func (c *Client) Nodes(ctx context.Context, f NodeFilter, o ...Option) iter.Seq2
 	return pages[contract.Node](ctx, c, opListNodes, nil, f.query(), o)
 }
 
-// History goes through what happened to a machine, newest first.
-func (c *Client) History(ctx context.Context, node string, o ...Option) iter.Seq2[contract.Event, error] {
-	return pages[contract.Event](ctx, c, opNodeHistory, []string{node}, nil, o)
+// History goes through what happened to a machine, its workflows and its agent commands: newest first, or oldest first.
+func (c *Client) History(ctx context.Context, node string, oldestFirst bool, o ...Option) iter.Seq2[contract.Event, error] {
+	q := url.Values{}
+	if oldestFirst {
+		q.Set("order", "oldest")
+	}
+	return pages[contract.Event](ctx, c, opNodeHistory, []string{node}, q, o)
 }
 
-// Replay folds a machine's stream event by event, up to a version; zero is all of it.
-func (c *Client) Replay(ctx context.Context, node string, until uint64, o ...Option) (contract.Replay, error) {
-	q := url.Values{}
-	if until > 0 {
-		q.Set("until", strconv.FormatUint(until, 10))
-	}
-	return call[contract.Replay](ctx, c, opReplayNode, []string{node}, q, nil, o)
+// Replay folds a machine's stream event by event, until a time (RFC 3339) or a position of the log; empty is now.
+func (c *Client) Replay(ctx context.Context, node, until string, o ...Option) (contract.Replay, error) {
+	return call[contract.Replay](ctx, c, opReplayNode, []string{node}, given("until", until), nil, o)
 }
 
 // Manage verifies the BMC again, then inspects and commissions: the disks are wiped.

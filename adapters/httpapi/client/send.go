@@ -48,12 +48,14 @@ type message struct {
 	query  url.Values
 	header http.Header
 	body   []byte // nil: none
+
+	timeout time.Duration // of one attempt
 }
 
 const jsonType = "application/json"
 
 func (c *Client) message(op operation, parameters []string, query url.Values, body any, options []Option) (*message, error) {
-	m := &message{op: op, path: op.to(parameters...), query: query, header: http.Header{}}
+	m := &message{op: op, path: op.to(parameters...), query: query, header: http.Header{}, timeout: c.timeout}
 	m.header.Set("Accept", jsonType)
 	m.header.Set(contract.HeaderRequestID, uuid.Must(uuid.NewV7()).String())
 	if op.mutates() {
@@ -109,7 +111,7 @@ func call[T any](ctx context.Context, c *Client, op operation, parameters []stri
 	if err != nil {
 		return answer, err
 	}
-	raw, err := c.repeat(ctx, func(ctx context.Context) ([]byte, error) { return c.once(ctx, m) })
+	raw, _, err := c.repeat(ctx, m)
 	if err != nil || len(raw) == 0 {
 		return answer, err
 	}
@@ -120,32 +122,49 @@ func call[T any](ctx context.Context, c *Client, op operation, parameters []stri
 }
 
 // once is one attempt.
-func (c *Client) once(ctx context.Context, m *message) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+func (c *Client) once(ctx context.Context, m *message) ([]byte, http.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
 	r, err := c.request(ctx, m)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	res, err := c.http.Do(r)
 	if err != nil {
-		return nil, c.unreachable(err)
+		return nil, nil, c.unreachable(err)
 	}
 	defer func() { _ = res.Body.Close() }() // everything that matters was read
 	if res.StatusCode >= 300 {
-		return nil, problemOf(res)
+		return nil, nil, problemOf(res)
 	}
 	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, c.unreachable(err)
+		return nil, nil, c.unreachable(err)
 	case len(raw) > maxAnswer:
-		return nil, fault.New(fault.Internal, "the answer of %s is larger than %d bytes", c.base, maxAnswer)
+		return nil, nil, fault.New(fault.Internal, "the answer of %s is larger than %d bytes", c.base, maxAnswer)
 	}
 	if m.op.mutates() {
 		c.wrote(res.Header)
 	}
-	return raw, nil
+	return raw, res.Header, nil
+}
+
+// Position is how far the read models have come: whatever happens later has a higher one.
+func (c *Client) Position(ctx context.Context, o ...Option) (uint64, error) {
+	m, err := c.message(opListNodes, nil, url.Values{"limit": {"1"}}, nil, o)
+	if err != nil {
+		return 0, err
+	}
+	_, header, err := c.repeat(ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	position, err := strconv.ParseUint(header.Get(contract.HeaderPosition), 10, 64)
+	if err != nil {
+		return 0, fault.New(fault.Internal, "the answer of %s does not tell its position", c.base)
+	}
+	return position, nil
 }
 
 // wrote remembers the position of a mutation, for later reads to wait for.
@@ -163,15 +182,15 @@ func (c *Client) wrote(h http.Header) {
 }
 
 // repeat tries until there is an answer for good: at most c.attempts times, with growing pauses.
-func (c *Client) repeat(ctx context.Context, try func(context.Context) ([]byte, error)) ([]byte, error) {
+func (c *Client) repeat(ctx context.Context, m *message) ([]byte, http.Header, error) {
 	for attempt := 1; ; attempt++ {
-		raw, err := try(ctx)
+		raw, header, err := c.once(ctx, m)
 		asked := askedPause(err)
 		if err == nil || attempt >= c.attempts || !again(err) || asked > mostAsked {
-			return raw, err
+			return raw, header, err
 		}
 		if waitFor(ctx, c.pause(attempt, asked)) != nil {
-			return nil, err // the reason why it was not answered says more than the caller's own deadline
+			return nil, nil, err // the reason why it was not answered says more than the caller's own deadline
 		}
 	}
 }

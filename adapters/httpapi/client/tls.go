@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"time"
 
 	"github.com/better-compute/metal/domain/fault"
 )
@@ -26,7 +25,6 @@ func (t TLS) transport() (*http.Transport, error) {
 	}
 	transport := defaults.Clone()
 	transport.MaxIdleConnsPerHost = 64
-	transport.ResponseHeaderTimeout = time.Minute
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CAFile != "" {
 		pem, err := os.ReadFile(t.CAFile)

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/better-compute/metal/adapters/httpapi/client"
+	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/node"
+)
+
+// The bounds of what completion asks for: nobody waits long for a tab.
+const (
+	completionPatience = 2 * time.Second
+	mostCompletions    = 100
+)
+
+// watchNode calls show with the machine after every event of it, from the state n on, until show is done or the context
+// ends. A watch that a person ends is no failure.
+func (a *app) watchNode(ctx context.Context, c *client.Client, n contract.Node,
+	show func(contract.Node, contract.Event) (done bool, err error),
+) error {
+	for e, err := range c.Follow(ctx, client.Feed{After: &n.Position, Subject: "node/" + n.ID}) {
+		if err != nil {
+			return err
+		}
+		if e.Position <= n.Position {
+			continue // what was shown already holds it
+		}
+		if n, err = c.GetNode(ctx, n.ID, client.AtPosition(e.Position)); err != nil {
+			return err
+		}
+		if done, err := show(n, e); err != nil || done {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// watchList prints a row whenever something happens to a machine that matches, or that did.
+func (a *app) watchList(ctx context.Context, c *client.Client, f client.NodeFilter, from uint64, shown []contract.Node) error {
+	listed := map[string]uint64{}
+	for _, n := range shown {
+		listed[n.ID] = n.Position
+	}
+	for e, err := range c.Follow(ctx, client.Feed{After: &from, Tenant: f.Tenant}) {
+		if err != nil {
+			return err
+		}
+		id, ofNode := strings.CutPrefix(e.Subject, "node/")
+		if !ofNode || e.Position <= listed[id] {
+			continue
+		}
+		n, err := c.GetNode(ctx, id, client.AtPosition(e.Position))
+		if fault.CodeOf(err) == fault.NotFound {
+			continue // the event may be seen, the machine may not
+		}
+		if err != nil {
+			return err
+		}
+		if _, was := listed[id]; !was && !matches(f, n) {
+			continue
+		}
+		listed[id] = n.Position
+		if err := a.rows(nodeKind, n); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// matches is the filter of a list, applied to one machine.
+func matches(f client.NodeFilter, n contract.Node) bool {
+	same := func(want, have string) bool { return want == "" || want == have }
+	flag := func(want *bool, have bool) bool { return want == nil || *want == have }
+	state := len(f.States) == 0
+	for _, s := range f.States {
+		state = state || s == n.Provision
+	}
+	for _, l := range f.Labels {
+		k, v, valued := strings.Cut(l, "=")
+		have, there := n.Labels[k]
+		if !there || valued && have != v {
+			return false
+		}
+	}
+	return state && same(f.Tenant, n.Tenant) && same(f.Site, n.Site) && same(f.Pool, n.Pool) &&
+		strings.HasPrefix(n.Name, f.NamePrefix) && flag(f.Maintenance, n.Maintenance) && flag(f.Cordoned, n.Cordoned)
+}
+
+// rows prints more rows of a table that has its header already.
+func (a *app) rows(k kind[contract.Node], nodes ...contract.Node) error {
+	if a.flag.output == "table" || a.flag.output == "wide" {
+		return k.table(a, nodes, false)
+	}
+	for _, n := range nodes {
+		if err := k.one(a, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watchVerb shows what follows a verb, event by event, until the machine rests. One that failed is not well.
+func (a *app) watchVerb(ctx context.Context, c *client.Client, n contract.Node) error {
+	if atRest(n) {
+		return restingWell(n)
+	}
+	a.say("watching %s; interrupt to stop, the machine goes on", n.ID)
+	var last contract.Node
+	err := a.watchNode(ctx, c, n, func(now contract.Node, e contract.Event) (bool, error) {
+		last = now
+		if err := a.rows(nodeKind, now); err != nil {
+			return false, err
+		}
+		a.say("%s %s", clock(e.At), sentence(e))
+		return atRest(now), nil
+	})
+	if err != nil {
+		return err
+	}
+	return restingWell(last)
+}
+
+// atRest tells a machine that nothing moves until somebody asks.
+func atRest(n contract.Node) bool {
+	kind := node.InfoOf(node.ProvisionState(n.Provision)).Kind
+	return kind == node.Stable || kind == node.Terminal || n.RescueUp && !n.Unrescuing
+}
+
+func restingWell(n contract.Node) error {
+	if n.Provision == string(node.Failed) {
+		return errUnwell
+	}
+	return nil
+}
