@@ -1,5 +1,5 @@
-// Package schema holds the contracts of the system as data, embedded into every program: the tables of the database, the
-// golden samples of all events, the documents generated from the code.
+// Package schema holds the contracts of the system as data, embedded into every program: the tables of the database,
+// the golden samples of all events, the documents generated from the code.
 //
 // Nothing here is code that runs. Files under sql are applied in the order of their numbers and never edited once
 // released; the database only moves forward.

@@ -26,8 +26,8 @@ func Fault(err error) error {
 	return fault.Wrap(err, fault.Internal, "the database refused a statement")
 }
 
-// IsAway tells whether err means that the connection is gone or could not be made, so that nothing is known about what
-// was under way and another connection is needed.
+// IsAway tells whether err means that the connection is gone or could not be made, so that nothing is known about
+// what was under way and another connection is needed.
 func IsAway(err error) bool {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {

@@ -33,7 +33,8 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 func migrate(ctx context.Context, pool *pgxpool.Pool, files fs.FS) (err error) {
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(migrationLock), lock.WithLockTimeout(1, migrationPatience))
+	locker, err := lock.NewPostgresSessionLocker(
+		lock.WithLockID(migrationLock), lock.WithLockTimeout(1, migrationPatience))
 	if err != nil {
 		return fmt.Errorf("migration lock: %w", err)
 	}

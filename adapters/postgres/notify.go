@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// An announcement is followed by a pause, so that a burst of commits costs few of them: every NOTIFY takes a lock that
-// all notifying transactions of the server share.
+// An announcement is followed by a pause, so that a burst of commits costs few of them: every NOTIFY takes a lock
+// that all notifying transactions of the server share.
 const (
 	announcePause = 3 * time.Millisecond
 	notifyTimeout = 5 * time.Second
@@ -29,7 +29,8 @@ type Announcer struct {
 	latest string
 }
 
-// NewAnnouncer starts an announcer. It connects when the first announcement is due, and again after the server was away.
+// NewAnnouncer starts an announcer. It connects when the first announcement is due, and again after the server was
+// away.
 func NewAnnouncer(config *pgx.ConnConfig, channel string) *Announcer {
 	ctx, end := context.WithCancel(context.Background())
 	a := &Announcer{config: config.Copy(), channel: channel, end: end, due: make(chan struct{}, 1)}

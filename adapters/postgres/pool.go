@@ -25,8 +25,8 @@ const (
 	connectTimeout  = 5 * time.Second
 )
 
-// Open makes a pool and proves that the server answers. dsn is a URL or key=value words, as libpq has them, completed by
-// the PG* environment variables. Errors: INVALID_CONFIG for a malformed dsn, UNAVAILABLE where no server answers.
+// Open makes a pool and proves that the server answers. dsn is a URL or key=value words, as libpq has them, completed
+// by the PG* environment variables. Errors: INVALID_CONFIG for a malformed dsn, UNAVAILABLE where no server answers.
 func Open(ctx context.Context, dsn string, o Options) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {

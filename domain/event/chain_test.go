@@ -49,7 +49,8 @@ func TestHashTellsEventsApart(t *testing.T) {
 // The canonical form is for ever: logs hold hashes over it.
 func TestHashNeverChanges(t *testing.T) {
 	w := event.Wire{
-		ID: uuid.MustParse("0190b5a4-7c1e-7b32-8a5e-2f6d1c3b4a59"), Stream: "door-1", Version: 7, Type: "door.opened", Schema: 2,
+		ID: uuid.MustParse("0190b5a4-7c1e-7b32-8a5e-2f6d1c3b4a59"), Stream: "door-1", Version: 7,
+		Type: "door.opened", Schema: 2,
 		Data: []byte(`{"by":"me"}`), Meta: []byte(`{"at":"2031-02-03T04:05:06Z"}`),
 	}
 	const want = "55b950f39a2d11135aedaba6f2e3a190c86953a47f595727e67794ce36f28bf0"

@@ -54,8 +54,8 @@ func TestRegistryRefusesWrongTables(t *testing.T) {
 		tables [][]event.Spec
 		says   []string
 	}{
-		"twice in one table":  {[][]event.Spec{{event.Of[opened](1, "a"), event.Of[moved](1, "b", "a")}}, []string{"event a is"}},
-		"twice in two tables": {[][]event.Spec{{event.Of[opened](1, "a")}, {event.Of[moved](1, "a")}}, []string{"event a is"}},
+		"twice in one table":  {[][]event.Spec{{event.Of[opened](1, "a"), event.Of[moved](1, "b", "a")}}, []string{"a is"}},
+		"twice in two tables": {[][]event.Spec{{event.Of[opened](1, "a")}, {event.Of[moved](1, "a")}}, []string{"a is"}},
 		"twice in one row":    {[][]event.Spec{{event.Of[opened](1, "a", "a")}}, []string{"event a is"}},
 		"no name":             {[][]event.Spec{{event.Of[opened](1)}}, []string{"needs a name"}},
 		"no schema version":   {[][]event.Spec{{event.Of[opened](0, "a")}}, []string{"needs a name and a schema version"}},
@@ -212,7 +212,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// The ids of a command's events follow from it, so that a retry collides; without a command they are fresh and in order.
+// The ids of a command's events follow from it, so that a retry collides; without a command they are fresh and in
+// order.
 func TestEventID(t *testing.T) {
 	m := event.Meta{Command: uuid.New()}
 	seen := map[uuid.UUID]bool{}

@@ -3,8 +3,8 @@
 //
 //	go run ./test/bench [-only TEXT] [-seconds N] [-rounds N]
 //
-// It starts a private PostgreSQL with every guard on, in a temporary directory. Further figures are further files of this
-// package, each one more row of the table figures.
+// It starts a private PostgreSQL with every guard on, in a temporary directory. Further figures are further files of
+// this package, each one more row of the table figures.
 package main
 
 import (

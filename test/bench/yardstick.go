@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// yardstickTable and yardstickScript are the yardstick: single rows of an event's size into a table with a serial key.
+// yardstickTable and yardstickScript are the yardstick: single rows of an event's size into a table with a serial
+// key.
 const (
 	yardstickTable  = "CREATE TABLE yardstick (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, payload text NOT NULL)"
 	yardstickScript = "INSERT INTO yardstick (payload) VALUES ('%s');\n"

@@ -1,6 +1,6 @@
-// Package pgtest gives tests a real PostgreSQL: the server that TEST_DATABASE_URL names, or a private cluster, started by
-// the first test of the process that needs it and stopped with the process. Each test has a database of its own, a clone
-// of a template that was migrated once.
+// Package pgtest gives tests a real PostgreSQL: the server that TEST_DATABASE_URL names, or a private cluster,
+// started by the first test of the process that needs it and stopped with the process. Each test has a database of
+// its own, a clone of a template that was migrated once.
 //
 // A package whose tests use it has
 //
@@ -61,8 +61,8 @@ func New(t testing.TB) *pgxpool.Pool {
 // databases holds the database of each test that has one.
 var databases sync.Map // of testing.TB to the connection string
 
-// DSN is the connection string of the test's database, migrated and empty: the same for every call of one test, another
-// for each test and subtest. The database is dropped when the test ends.
+// DSN is the connection string of the test's database, migrated and empty: the same for every call of one test,
+// another for each test and subtest. The database is dropped when the test ends.
 func DSN(t testing.TB) string {
 	t.Helper()
 	if dsn, made := databases.Load(t); made {

@@ -20,7 +20,8 @@ func TestEachTestHasItsOwnDatabase(t *testing.T) {
 			if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM events").Scan(&events); err != nil || events != 0 {
 				t.Fatalf("a fresh database holds %d events, %v", events, err)
 			}
-			_, err := pool.Exec(t.Context(), `INSERT INTO events (position, stream, version, id, type, schema_version, data, meta)
+			_, err := pool.Exec(t.Context(), `
+				INSERT INTO events (position, stream, version, id, type, schema_version, data, meta)
 				VALUES (1, 'thing-1', 1, gen_random_uuid(), 'thing.happened', 1, '{}', '{}')`)
 			if err != nil {
 				t.Error(err)

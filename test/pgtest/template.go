@@ -14,8 +14,8 @@ import (
 // templateLock is the advisory lock under which processes that share a server make the template.
 const templateLock = 0x7067746573740001
 
-// makeTemplate migrates the database that all others are cloned from. Its name follows from the schema, so that a server
-// which outlives the process keeps one for each schema.
+// makeTemplate migrates the database that all others are cloned from. Its name follows from the schema, so that a
+// server which outlives the process keeps one for each schema.
 func (s *server) makeTemplate(ctx context.Context) (name string, err error) {
 	name, err = templateName()
 	if err != nil {

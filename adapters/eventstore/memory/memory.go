@@ -1,5 +1,5 @@
-// Package memory is an event log in memory, for tests, simulation and chaos runs. It passes the same conformance suite
-// as the durable logs and stores the same bytes.
+// Package memory is an event log in memory, for tests, simulation and chaos runs. It passes the same conformance
+// suite as the durable logs and stores the same bytes.
 package memory
 
 import (

@@ -16,7 +16,8 @@ import (
 const (
 	// sendTimeout is when a transaction that shows no life is given up and sent again on another connection.
 	sendTimeout = 10 * time.Second
-	// closePatience is how long Close waits for what is under way; a transaction that has been sent may have sendTimeout.
+	// closePatience is how long Close waits for what is under way; a transaction that has been sent may have
+	// sendTimeout.
 	closePatience = 5 * time.Second
 )
 
@@ -59,8 +60,8 @@ func (a *appender) close() {
 	a.end()
 }
 
-// commit appends a batch, as often as the connection is lost: the ids are the same each time, so that what was added by
-// an attempt whose answer got lost is found, not added again. Callers wait as long as their contexts let them.
+// commit appends a batch, as often as the connection is lost: the ids are the same each time, so that what was added
+// by an attempt whose answer got lost is found, not added again. Callers wait as long as their contexts let them.
 func (a *appender) commit(ctx context.Context, batch []*pending) {
 	for {
 		err := a.connect(ctx)

@@ -25,10 +25,10 @@ const settings = `
 
 const lockSQL = "SELECT pg_advisory_xact_lock($1)"
 
-// insertSQL judges a batch of appends and adds those whose stream is at the expected version. It must be a statement of
-// its own after the lock was taken: its snapshot then holds all that was committed before. For each append it returns
-// the stream's version, the newest position before the batch, and where the version is another, the position of the last
-// event if the very same events are there already.
+// insertSQL judges a batch of appends and adds those whose stream is at the expected version. It must be a statement
+// of its own after the lock was taken: its snapshot then holds all that was committed before. For each append it
+// returns the stream's version, the newest position before the batch, and where the version is another, the position
+// of the last event if the very same events are there already.
 //
 // $1 stream, $2 expected version and $3 number of events, by append; $4 ordinal of the append, $5 ordinal within it,
 // $6 id, $7 type, $8 schema version, $9 data and $10 metadata, by event.
@@ -54,8 +54,8 @@ SELECT actual, newest.position, CASE WHEN actual >= expect + count AND actual <>
 	) END
 FROM attempt CROSS JOIN newest ORDER BY n`
 
-// insertOneSQL is insertSQL for a batch of one append, which is the common one while little happens, at two thirds of the
-// cost.
+// insertOneSQL is insertSQL for a batch of one append, which is the common one while little happens, at two thirds of
+// the cost.
 //
 // $1 stream, $2 expected version; $3 id, $4 type, $5 schema version, $6 data and $7 metadata, by event.
 const insertOneSQL = `
@@ -126,8 +126,8 @@ type judgement struct {
 	found  *event.Position
 }
 
-// send runs the transaction. Its patience is the connection's deadline and not a context, whose watching would cost two
-// wake-ups of a thread for each transaction.
+// send runs the transaction. Its patience is the connection's deadline and not a context, whose watching would cost
+// two wake-ups of a thread for each transaction.
 func (a *appender) send(batch []*pending) ([]judgement, error) {
 	if err := a.conn.PgConn().Conn().SetDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func eventColumns(wires []event.Wire) []any {
 
 // version is where a stream ends.
 func (a *appender) version(ctx context.Context, s event.Stream) (v event.Version, err error) {
-	err = a.conn.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM events WHERE stream = $1", string(s)).Scan(&v)
+	err = a.conn.QueryRow(ctx, versionSQL, string(s)).Scan(&v)
 	return v, err
 }
 

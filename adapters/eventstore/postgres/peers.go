@@ -19,8 +19,8 @@ const (
 // presenceLock is held, shared, by the listening connection of every process on the log.
 const presenceLock = 0x6d6574616c_03
 
-// peers knows whether other processes are on the log. A process that is alone notifies nobody: a NOTIFY for each commit
-// would cost more than a third of the rate of a lone writer.
+// peers knows whether other processes are on the log. A process that is alone notifies nobody: a NOTIFY for each
+// commit would cost more than a third of the rate of a lone writer.
 type peers struct{ present atomic.Bool }
 
 // join says hello to those who are there already.

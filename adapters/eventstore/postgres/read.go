@@ -14,6 +14,8 @@ import (
 const (
 	selectSQL = "SELECT position, stream, version, id, type, schema_version, data, meta, recorded_at FROM events "
 	headSQL   = "SELECT coalesce(max(position), 0) FROM events"
+
+	versionSQL = "SELECT coalesce(max(version), 0) FROM events WHERE stream = $1"
 )
 
 // window bounds how many positions one filtered read looks at, so that a follower of rare types never holds a long
@@ -61,8 +63,8 @@ func (s *Store) ReadAll(
 	return events, max(head, after), err
 }
 
-// readTypes reads one window. The head is read before the rows, by an older snapshot: whatever stands at or below it is
-// visible to the second.
+// readTypes reads one window. The head is read before the rows, by an older snapshot: whatever stands at or below it
+// is visible to the second.
 func (s *Store) readTypes(
 	ctx context.Context, after event.Position, types []string, limit int,
 ) (rows []row, head event.Position, err error) {

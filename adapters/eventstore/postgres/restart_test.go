@@ -40,9 +40,9 @@ type acknowledged struct {
 
 const crashes = 3
 
-// The server dies again and again as if its machine had lost power, under writers on two replicas and a tailing reader.
-// What was acknowledged is there, once, where the writer was told; and the reader, which only follows positions, has seen
-// all of it.
+// The server dies again and again as if its machine had lost power, under writers on two replicas and a tailing
+// reader. What was acknowledged is there, once, where the writer was told; and the reader, which only follows
+// positions, has seen all of it.
 func TestServerCrashes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

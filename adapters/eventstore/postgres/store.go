@@ -1,8 +1,8 @@
 // Package postgres is the event log on PostgreSQL, the embedded default.
 //
-// One appender per process gathers the appends of all callers into one transaction and one round trip, under an advisory
-// lock that all processes on the database share. Positions are given under that lock, so that commit order is position
-// order and a reader that follows positions misses nothing. Readers take no lock.
+// One appender per process gathers the appends of all callers into one transaction and one round trip, under an
+// advisory lock that all processes on the database share. Positions are given under that lock, so that commit order
+// is position order and a reader that follows positions misses nothing. Readers take no lock.
 package postgres
 
 import (
@@ -122,7 +122,7 @@ func (s *Store) hashAt(ctx context.Context, stream event.Stream, v event.Version
 		return rows[0].wire.Hash(), nil
 	}
 	var actual event.Version
-	err = s.pool.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM events WHERE stream = $1", string(stream)).Scan(&actual)
+	err = s.pool.QueryRow(ctx, versionSQL, string(stream)).Scan(&actual)
 	if err != nil {
 		return event.Hash{}, unavailable(ctx, err)
 	}

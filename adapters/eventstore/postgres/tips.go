@@ -6,8 +6,8 @@ import (
 	"github.com/better-compute/metal/domain/event"
 )
 
-// tips remembers, for the streams in use, the newest version known and its hash, to which the next event links. An event
-// never changes, so a tip is never wrong, only old: then the append finds a conflict.
+// tips remembers, for the streams in use, the newest version known and its hash, to which the next event links. An
+// event never changes, so a tip is never wrong, only old: then the append finds a conflict.
 //
 // Two generations make it bounded: when the young one is half of the bound, it becomes the old one, and what was old
 // and not used meanwhile is forgotten.

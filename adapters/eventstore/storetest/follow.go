@@ -90,7 +90,9 @@ func limitBounds(ctx context.Context, t *testing.T, open Opener) {
 func typesFilter(ctx context.Context, t *testing.T, open Opener) {
 	store := open(t, Registry(t))
 	all := spread(ctx, t, store)
-	for _, types := range [][]string{{rareType}, {notedType}, {notedType, rareType}, {"storetest.none"}, {"storetest.none", rareType}} {
+	for _, types := range [][]string{
+		{rareType}, {notedType}, {notedType, rareType}, {"storetest.none"}, {"storetest.none", rareType},
+	} {
 		var want []event.Recorded
 		for _, e := range all {
 			if among(types, e.Type) {
@@ -109,8 +111,8 @@ func typesFilter(ctx context.Context, t *testing.T, open Opener) {
 	}
 }
 
-// rareTypes has far more events that do not match than a store may want to look at in one go: each read must still move
-// on, and none of the few that match may be missed.
+// rareTypes has far more events that do not match than a store may want to look at in one go: each read must still
+// move on, and none of the few that match may be missed.
 func rareTypes(ctx context.Context, t *testing.T, open Opener) {
 	store, follower := open(t, Registry(t)), open(t, Registry(t))
 	var after event.Position

@@ -23,9 +23,11 @@ func appendNext(ctx context.Context, s event.Store, stream event.Stream, events 
 	}
 }
 
-// tail follows the log from its beginning until it has seen what done asks for, or ctx ends. It looks only when Changed
-// returns, and gives everything it saw in the order it saw it.
-func tail(ctx context.Context, s event.Store, types []string, done func(event.Recorded) bool) ([]event.Recorded, error) {
+// tail follows the log from its beginning until it has seen what done asks for, or ctx ends. It looks only when
+// Changed returns, and gives everything it saw in the order it saw it.
+func tail(
+	ctx context.Context, s event.Store, types []string, done func(event.Recorded) bool,
+) ([]event.Recorded, error) {
 	var seen []event.Recorded
 	var after event.Position
 	for {
@@ -140,7 +142,8 @@ func sameEvents(
 			t.Errorf("%s saw position %d after %d", who, e.Position, last)
 		}
 		if w := written[e.Position]; w.ID != e.ID || w.Stream != e.Stream || w.Version != e.Version {
-			t.Errorf("%s saw %s version %d at %d, where %s version %d is", who, e.Stream, e.Version, e.Position, w.Stream, w.Version)
+			t.Errorf("%s saw %s version %d at %d, where %s version %d is",
+				who, e.Stream, e.Version, e.Position, w.Stream, w.Version)
 		}
 		last = e.Position
 	}

@@ -38,7 +38,8 @@ func retryAddsNothing(ctx context.Context, t *testing.T, open Opener) {
 	}
 	again(ctx, t, store, "thing-1", 0, meta, first, noted{N: 1})
 	again(ctx, t, store, "thing-1", 0, meta, first, noted{N: 1})
-	if events := read(ctx, t, store, "thing-1"); len(events) != 1 || !events[0].Meta.At.Equal(meta.At.UTC().Truncate(1000)) {
+	events := read(ctx, t, store, "thing-1")
+	if len(events) != 1 || !events[0].Meta.At.Equal(meta.At.UTC().Truncate(time.Microsecond)) {
 		t.Errorf("after retries the stream holds %v", events)
 	}
 	if p := must(ctx, t, store, "thing-1", 1, noted{N: 2}); p <= first {

@@ -1,8 +1,8 @@
-// Package storetest is the conformance suite of event.Store: every adapter runs it, and what it does not prove no caller
-// may rely on.
+// Package storetest is the conformance suite of event.Store: every adapter runs it, and what it does not prove no
+// caller may rely on.
 //
-// An adapter's test is one line: storetest.Run(t, fresh), where fresh makes an empty log and gives an Opener of handles
-// on it. Several handles on one log stand for several processes.
+// An adapter's test is one line: storetest.Run(t, fresh), where fresh makes an empty log and gives an Opener of
+// handles on it. Several handles on one log stand for several processes.
 package storetest
 
 import (

@@ -28,7 +28,8 @@ func serverAccount() (account, error) {
 	}
 	u, err := user.Lookup("postgres")
 	if err != nil {
-		return account{}, fault.Wrap(err, fault.InvalidConfig, "PostgreSQL refuses to run as root, and there is no account postgres").
+		return account{}, fault.Wrap(err, fault.InvalidConfig,
+			"PostgreSQL refuses to run as root, and there is no account postgres").
 			WithRemedy("run as another user, or install PostgreSQL, which makes the account: " + howToInstall)
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
@@ -39,8 +40,8 @@ func serverAccount() (account, error) {
 	return account{uid: uint32(uid), gid: uint32(gid), switched: true}, nil
 }
 
-// become makes a command run as the account, in its own process group, so that Ctrl-C on the terminal reaches us alone
-// and we decide when the server stops.
+// become makes a command run as the account, in its own process group, so that Ctrl-C on the terminal reaches us
+// alone and we decide when the server stops.
 func (a account) become(c *exec.Cmd) {
 	c.Dir = "/"
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
@@ -97,8 +98,8 @@ func (a account) mayPass(info fs.FileInfo) bool {
 	}
 }
 
-// longestSocket is what fits into the address of a unix socket, sun_path, without its closing zero, on Linux; macOS has
-// four bytes less.
+// longestSocket is what fits into the address of a unix socket, sun_path, without its closing zero, on Linux; macOS
+// has four bytes less.
 const longestSocket = 103
 
 // socketDirectory makes the directory of the socket, open to the account alone (and to root).

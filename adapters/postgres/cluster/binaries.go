@@ -55,8 +55,10 @@ func findBinaries(major int) (binaries, error) {
 	case major == 0:
 		return found[newest], nil
 	case found[major] == "":
-		return "", fault.New(fault.InvalidConfig, "the data directory was made by PostgreSQL %d; installed is %d", major, newest).
-			WithRemedy("install PostgreSQL " + strconv.Itoa(major) + ", or bring the directory to the new version with pg_upgrade")
+		return "", fault.New(fault.InvalidConfig,
+			"the data directory was made by PostgreSQL %d; installed is %d", major, newest).
+			WithRemedy("install PostgreSQL " + strconv.Itoa(major) +
+				", or bring the directory to the new version with pg_upgrade")
 	}
 	return found[major], nil
 }

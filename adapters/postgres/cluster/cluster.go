@@ -1,6 +1,6 @@
-// Package cluster runs a private PostgreSQL from the binaries that are installed on the machine: for metald dev and for
-// tests. It listens on a unix socket only, and belongs to the process that started it: when that process ends, even by
-// kill -9, the server shuts down cleanly.
+// Package cluster runs a private PostgreSQL from the binaries that are installed on the machine: for metald dev and
+// for tests. It listens on a unix socket only, and belongs to the process that started it: when that process ends,
+// even by kill -9, the server shuts down cleanly.
 package cluster
 
 import (
@@ -23,8 +23,8 @@ type Options struct {
 	// DataDir is PostgreSQL's own data directory, made by the first start. Beside it stand DataDir.lock, held while the
 	// cluster runs, and DataDir.log, what the server says.
 	DataDir string
-	// SocketDir is where the unix socket is made, a directory for it alone. Empty: DataDir.socket. Where that is too long
-	// for a socket's address (107 bytes): a directory under /tmp whose name follows from DataDir.
+	// SocketDir is where the unix socket is made, a directory for it alone. Empty: DataDir.socket. Where that is too
+	// long for a socket's address (107 bytes): a directory under /tmp whose name follows from DataDir.
 	SocketDir string
 	// FastUnsafe turns off every guard against losing data in a crash of the machine. For tests only.
 	FastUnsafe bool
@@ -46,9 +46,9 @@ type Cluster struct {
 // password is needed.
 const superuser = "metal"
 
-// Start starts the cluster, makes it first where DataDir does not exist, and returns once it answers. A server that an
-// earlier process left behind is shut down and started again. Errors are INVALID_CONFIG with a remedy where the machine,
-// the directory or another process stands in the way, UNAVAILABLE where the server does not come up.
+// Start starts the cluster, makes it first where DataDir does not exist, and returns once it answers. A server that
+// an earlier process left behind is shut down and started again. Errors are INVALID_CONFIG with a remedy where the
+// machine, the directory or another process stands in the way, UNAVAILABLE where the server does not come up.
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	c := &Cluster{options: o}
 	if c.options.DataDir, err = filepath.Abs(o.DataDir); err != nil {
@@ -119,8 +119,8 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	return errors.Join(err, c.lock.Close())
 }
 
-// Crash kills the server as a failing machine would, without a chance to write anything, and starts it again; it returns
-// once recovery is done. For tests of what stands above.
+// Crash kills the server as a failing machine would, without a chance to write anything, and starts it again; it
+// returns once recovery is done. For tests of what stands above.
 func (c *Cluster) Crash(ctx context.Context) error {
 	if err := c.halt(ctx, immediate); err != nil {
 		return err

@@ -106,8 +106,8 @@ func wantInvalid(t *testing.T, err error, words ...string) {
 	}
 }
 
-// A life, with all guards on: made in one go beside the remains of a start that was cut short, used, refused to a second instance, killed,
-// stopped, and found again over a stale pid file.
+// A life, with all guards on: made in one go beside the remains of a start that was cut short, used, refused to a
+// second instance, killed, stopped, and found again over a stale pid file.
 func TestLife(t *testing.T) {
 	d := directory(t)
 	data := filepath.Join(d, "data")
@@ -237,7 +237,9 @@ func TestServerRefusesToStart(t *testing.T) {
 func TestWrongDirectories(t *testing.T) {
 	d := directory(t)
 	full, older := filepath.Join(d, "full"), filepath.Join(d, "older")
-	for path, text := range map[string]string{filepath.Join(full, "letter"): "dear", filepath.Join(older, "PG_VERSION"): "9\n"} {
+	for path, text := range map[string]string{
+		filepath.Join(full, "letter"): "dear", filepath.Join(older, "PG_VERSION"): "9\n",
+	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +261,8 @@ func TestDirectoryOutOfReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	stranger := account{uid: 64_123, gid: 64_123, switched: true}
-	wantInvalid(t, stranger.ownDirectory(filepath.Join(closed, "state")), "may not pass through "+closed, "chmod o+x "+closed)
+	err := stranger.ownDirectory(filepath.Join(closed, "state"))
+	wantInvalid(t, err, "may not pass through "+closed, "chmod o+x "+closed)
 }
 
 func TestNoPostgreSQL(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/better-compute/metal/domain/fault"
 )
 
-// lockFile takes the lock of a data directory for this process. The kernel gives it back when the process ends, however
-// it ends.
+// lockFile takes the lock of a data directory for this process. The kernel gives it back when the process ends,
+// however it ends.
 func lockFile(dataDir string) (*os.File, error) {
 	path := dataDir + ".lock"
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -42,8 +42,9 @@ func writeAt(file *os.File, text string) error {
 	return err
 }
 
-// endLeftover shuts down a server that an earlier process left on the data directory, or removes the pid file where the
-// number now belongs to another program, over which the server would stumble. We hold the lock, so it is nobody else's.
+// endLeftover shuts down a server that an earlier process left on the data directory, or removes the pid file where
+// the number now belongs to another program, over which the server would stumble. We hold the lock, so it is nobody
+// else's.
 func (c *Cluster) endLeftover(ctx context.Context) error {
 	text, err := os.ReadFile(c.pidFile())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -44,8 +44,8 @@ func begin(command *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// launch starts the server and its watchdog, and waits until the server answers. A server whose predecessor was killed
-// cannot start before the last child of that one is gone, so a quick end is tried again.
+// launch starts the server and its watchdog, and waits until the server answers. A server whose predecessor was
+// killed cannot start before the last child of that one is gone, so a quick end is tried again.
 func (c *Cluster) launch(ctx context.Context) error {
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		err := c.launchOnce(ctx)
@@ -106,7 +106,8 @@ func (c *Cluster) serverArguments() []string {
 	return arguments
 }
 
-// watch starts a shell that waits for the end of this process, which closes its input, and then shuts the server down.
+// watch starts a shell that waits for the end of this process, which closes its input, and then shuts the server
+// down.
 func (c *Cluster) watch() error {
 	command := exec.Command("/bin/sh", "-c", `read -r _; kill -INT "$0"`, fmt.Sprint(c.server.command.Process.Pid))
 	c.account.become(command)
@@ -133,13 +134,15 @@ func (c *Cluster) ready(ctx context.Context) error {
 			return fault.New(fault.Unavailable, "PostgreSQL ended while it started: %s", lastLines(text)).
 				WithRemedy("read " + c.logFile())
 		case <-ctx.Done():
-			return fault.Wrap(ctx.Err(), fault.Unavailable, "PostgreSQL did not answer in time").WithRemedy("read " + c.logFile())
+			return fault.Wrap(ctx.Err(), fault.Unavailable, "PostgreSQL did not answer in time").
+				WithRemedy("read " + c.logFile())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
 
-// halt shuts the server down and returns when it is gone. A clean shutdown that takes too long becomes an immediate one.
+// halt shuts the server down and returns when it is gone. A clean shutdown that takes too long becomes an immediate
+// one.
 func (c *Cluster) halt(ctx context.Context, how syscall.Signal) error {
 	if c.server == nil {
 		return nil
