@@ -15,14 +15,14 @@ import (
 	"github.com/better-compute/metal/projections/authz"
 )
 
-// keyed is what every mutation takes. The key itself is read before the operation.
-type keyed struct {
+// Keyed is what every mutation takes. The key itself is read before the operation.
+type Keyed struct {
 	Key string `header:"Idempotency-Key" doc:"up to 255 visible ASCII characters: the same again gives the first outcome"`
 }
 
-// matching is what a mutation of something that exists takes.
-type matching struct {
-	keyed
+// Matching is what a mutation of something that exists takes.
+type Matching struct {
+	Keyed
 	IfMatch string `header:"If-Match" doc:"the version that the caller has seen; CONFLICT where it has moved on"`
 }
 
@@ -36,7 +36,7 @@ func creation(ctx context.Context) commands.Call {
 }
 
 // call is the call that changes something at the version that the caller has seen.
-func (m matching) call(ctx context.Context) (commands.Call, error) {
+func (m Matching) call(ctx context.Context) (commands.Call, error) {
 	c := creation(ctx)
 	if m.IfMatch == "" {
 		return c, nil
@@ -95,7 +95,7 @@ func located(out *answer, path string, err error) (*answer, error) {
 }
 
 // target is what a mutation is aimed at, and its call.
-func target[T id.Kind, PT typeid.SubtypePtr[T]](ctx context.Context, text string, m matching,
+func target[T id.Kind, PT typeid.SubtypePtr[T]](ctx context.Context, text string, m Matching,
 ) (T, commands.Call, error) {
 	var wrong issues
 	v, err := pathID[T, PT](text)

@@ -18,17 +18,17 @@ import (
 // one is the input of a read of one thing.
 type one struct {
 	ID string `path:"id"`
-	fresh
+	Fresh
 }
 
 // creates is the input of a creation.
 type creates[B any] struct {
-	keyed
+	Keyed
 	Body B
 }
 
 // listOf reads a page after the read model has caught up, and gives its items as callers see them.
-func listOf[T, C any](ctx context.Context, a *API, f fresh, p paging,
+func listOf[T, C any](ctx context.Context, a *API, f Fresh, p Paging,
 	read func(*Identity) ([]T, string, error), as func(T) C,
 ) (*answer, error) {
 	if err := a.await(ctx, authz.Name, f); err != nil {
@@ -47,7 +47,7 @@ func listOf[T, C any](ctx context.Context, a *API, f fresh, p paging,
 }
 
 // single answers with one thing that was read.
-func single[T, C any](ctx context.Context, a *API, f fresh, read func(*Identity) (T, error), as func(T) C,
+func single[T, C any](ctx context.Context, a *API, f Fresh, read func(*Identity) (T, error), as func(T) C,
 	version func(T) event.Version,
 ) (*answer, error) {
 	if err := a.await(ctx, authz.Name, f); err != nil {
@@ -93,7 +93,7 @@ func (a *API) createTenant(ctx context.Context, in *creates[contract.NewTenant])
 }
 
 func (a *API) changeTenantPolicy(ctx context.Context, in *needs[contract.ChangeTenantPolicy]) (*answer, error) {
-	t, call, err := target[id.Tenant](ctx, in.ID, in.matching)
+	t, call, err := target[id.Tenant](ctx, in.ID, in.Matching)
 	if err != nil {
 		return nil, err
 	}
@@ -113,12 +113,12 @@ func (a *API) tenantDone(ctx context.Context, done commands.Outcome[tenant.State
 }
 
 type listTenants struct {
-	fresh
-	paging
+	Fresh
+	Paging
 }
 
 func (a *API) listTenants(ctx context.Context, in *listTenants) (*answer, error) {
-	return listOf(ctx, a, in.fresh, in.paging, func(who *Identity) ([]authz.Tenant, string, error) {
+	return listOf(ctx, a, in.Fresh, in.Paging, func(who *Identity) ([]authz.Tenant, string, error) {
 		return authz.ListTenants(ctx, a.db, who.Scope(principal.TenantsRead), in.page())
 	}, tenantOf)
 }
@@ -128,7 +128,7 @@ func (a *API) getTenant(ctx context.Context, in *one) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return single(ctx, a, in.fresh, func(who *Identity) (authz.Tenant, error) {
+	return single(ctx, a, in.Fresh, func(who *Identity) (authz.Tenant, error) {
 		return authz.GetTenant(ctx, a.db, who.Scope(principal.TenantsRead), t)
 	}, tenantOf, func(t authz.Tenant) event.Version { return t.Version })
 }

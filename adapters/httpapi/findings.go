@@ -21,12 +21,12 @@ func (a *API) findings() {
 }
 
 type listFindings struct {
-	fresh
-	paging
+	Fresh
+	Paging
 }
 
 func (a *API) listFindings(ctx context.Context, in *listFindings) (*answer, error) {
-	if err := a.await(ctx, doctor.Name, in.fresh); err != nil {
+	if err := a.await(ctx, doctor.Name, in.Fresh); err != nil {
 		return nil, err
 	}
 	reached := a.waiter.Position(doctor.Name)

@@ -41,7 +41,7 @@ func (a *API) nodeReads() {
 
 type getNode struct {
 	ID string `path:"id"`
-	fresh
+	Fresh
 	At string `query:"at" doc:"a time (RFC 3339) or a log position: the machine as it was then"`
 }
 
@@ -50,7 +50,7 @@ func (a *API) getNode(ctx context.Context, in *getNode) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.await(ctx, metalview.Name, in.fresh); err != nil {
+	if err := a.await(ctx, metalview.Name, in.Fresh); err != nil {
 		return nil, err
 	}
 	if in.At != "" {
@@ -95,8 +95,8 @@ func resourceAt(p projections.Place) (commands.Resource, error) {
 }
 
 type listNodes struct {
-	fresh
-	paging
+	Fresh
+	Paging
 	State       []string `query:"state,explode" doc:"any of these provision states; repeated, or separated by commas"`
 	Tenant      string   `query:"tenant"`
 	Site        string   `query:"site"`
@@ -112,7 +112,7 @@ func (a *API) listNodes(ctx context.Context, in *listNodes) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.await(ctx, metalview.Name, in.fresh); err != nil {
+	if err := a.await(ctx, metalview.Name, in.Fresh); err != nil {
 		return nil, err
 	}
 	who, reached := requestOf(ctx).who, a.waiter.Position(metalview.Name)

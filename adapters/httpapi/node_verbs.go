@@ -16,12 +16,12 @@ import (
 type (
 	needs[B any] struct {
 		ID string `path:"id"`
-		matching
+		Matching
 		Body B
 	}
 	takes[B any] struct {
 		ID string `path:"id"`
-		matching
+		Matching
 		Body *B
 	}
 )
@@ -62,7 +62,7 @@ func (a *API) nodeVerbs() {
 
 func required[B any](a *API, name, summary string, apply verb[B]) {
 	operate(a, verbDocument(name, summary), func(ctx context.Context, in *needs[B]) (*answer, error) {
-		return onNode(ctx, a, in.ID, in.matching, in.Body, apply)
+		return onNode(ctx, a, in.ID, in.Matching, in.Body, apply)
 	})
 }
 
@@ -72,7 +72,7 @@ func optional[B any](a *API, name, summary string, apply verb[B]) {
 		if in.Body != nil {
 			body = *in.Body
 		}
-		return onNode(ctx, a, in.ID, in.matching, body, apply)
+		return onNode(ctx, a, in.ID, in.Matching, body, apply)
 	})
 }
 
@@ -83,7 +83,7 @@ func verbDocument(name, summary string) document {
 	}
 }
 
-func onNode[B any](ctx context.Context, a *API, text string, m matching, body B, apply verb[B]) (*answer, error) {
+func onNode[B any](ctx context.Context, a *API, text string, m Matching, body B, apply verb[B]) (*answer, error) {
 	n, call, err := target[id.Node](ctx, text, m)
 	if err != nil {
 		return nil, err

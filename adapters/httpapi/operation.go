@@ -110,8 +110,9 @@ func encode(v any) ([]byte, error) {
 // etag is the entity tag of a version.
 func etag(v event.Version) string { return `"` + strconv.FormatUint(uint64(v), 10) + `"` }
 
-// humaErrors makes huma's own errors problems, once for the process: huma keeps their constructors in variables.
+// humaErrors makes huma's own errors problems, and field names strict, once for the process: huma keeps both in variables.
 var humaErrors = sync.OnceFunc(func() {
+	huma.ValidateStrictCasing = true
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		return fromHuma(context.Background(), status, message, errs...)
 	}

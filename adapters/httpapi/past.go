@@ -36,8 +36,8 @@ func (a *API) nodeAt(ctx context.Context, n id.Node, text string) (*answer, erro
 
 type listHistory struct {
 	ID string `path:"id"`
-	fresh
-	paging
+	Fresh
+	Paging
 	Order string `query:"order" enum:"newest,oldest" doc:"newest first (default), or oldest first"`
 }
 
@@ -48,10 +48,10 @@ func (a *API) listHistory(ctx context.Context, in *listHistory) (*answer, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.await(ctx, metalview.Name, in.fresh); err != nil {
+	if err := a.await(ctx, metalview.Name, in.Fresh); err != nil {
 		return nil, err
 	}
-	if err := a.await(ctx, history.Name, in.fresh); err != nil {
+	if err := a.await(ctx, history.Name, in.Fresh); err != nil {
 		return nil, err
 	}
 	reached := a.waiter.Position(history.Name)
@@ -88,7 +88,7 @@ func encodeAll[T, C any](list []T, as func(T) C) ([]json.RawMessage, error) {
 
 type replayNode struct {
 	ID string `path:"id"`
-	fresh
+	Fresh
 	Until string `query:"until" doc:"a time (RFC 3339) or a log position; left out: now"`
 }
 
@@ -97,7 +97,7 @@ func (a *API) replayNode(ctx context.Context, in *replayNode) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.await(ctx, metalview.Name, in.fresh); err != nil {
+	if err := a.await(ctx, metalview.Name, in.Fresh); err != nil {
 		return nil, err
 	}
 	row, err := a.nodeRow(ctx, n)

@@ -53,7 +53,7 @@ func (a *API) createPool(ctx context.Context, in *creates[contract.NewPool]) (*a
 }
 
 func (a *API) changePoolPolicy(ctx context.Context, in *needs[contract.ChangePoolPolicy]) (*answer, error) {
-	p, call, err := target[id.Pool](ctx, in.ID, in.matching)
+	p, call, err := target[id.Pool](ctx, in.ID, in.Matching)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ func (a *API) poolDone(ctx context.Context, done commands.Outcome[pool.State]) (
 }
 
 type listPools struct {
-	fresh
-	paging
+	Fresh
+	Paging
 	Tenant string `query:"tenant"`
 	Site   string `query:"site"`
 }
@@ -85,7 +85,7 @@ func (a *API) listPools(ctx context.Context, in *listPools) (*answer, error) {
 	if err := wrong.err(); err != nil {
 		return nil, err
 	}
-	return listOf(ctx, a, in.fresh, in.paging, func(who *Identity) ([]authz.Pool, string, error) {
+	return listOf(ctx, a, in.Fresh, in.Paging, func(who *Identity) ([]authz.Pool, string, error) {
 		return narrowed(ctx, a, who, within, principal.PoolsRead, in.Cursor == "",
 			func(s projections.Scope) ([]authz.Pool, string, error) {
 				return authz.ListPools(ctx, a.db, s, authz.Around{Tenant: within.tenant, Site: within.site}, in.page())
@@ -98,7 +98,7 @@ func (a *API) getPool(ctx context.Context, in *one) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return single(ctx, a, in.fresh, func(who *Identity) (authz.Pool, error) {
+	return single(ctx, a, in.Fresh, func(who *Identity) (authz.Pool, error) {
 		return authz.GetPool(ctx, a.db, who.Scope(principal.PoolsRead), p)
 	}, poolOf, func(p authz.Pool) event.Version { return p.Version })
 }

@@ -64,8 +64,8 @@ func (a *API) createPrincipal(ctx context.Context, in *creates[contract.NewPrinc
 }
 
 type listPrincipals struct {
-	fresh
-	paging
+	Fresh
+	Paging
 	Tenant string `query:"tenant"`
 }
 
@@ -75,7 +75,7 @@ func (a *API) listPrincipals(ctx context.Context, in *listPrincipals) (*answer, 
 	if err := wrong.err(); err != nil {
 		return nil, err
 	}
-	return listOf(ctx, a, in.fresh, in.paging, func(who *Identity) ([]authz.Principal, string, error) {
+	return listOf(ctx, a, in.Fresh, in.Paging, func(who *Identity) ([]authz.Principal, string, error) {
 		return narrowed(ctx, a, who, within, principal.IAMRead, in.Cursor == "",
 			func(s projections.Scope) ([]authz.Principal, string, error) {
 				return authz.ListPrincipals(ctx, a.db, s, authz.Around{Tenant: within.tenant}, in.page())
@@ -88,7 +88,7 @@ func (a *API) getPrincipal(ctx context.Context, in *one) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return single(ctx, a, in.fresh, func(who *Identity) (authz.Principal, error) {
+	return single(ctx, a, in.Fresh, func(who *Identity) (authz.Principal, error) {
 		return authz.GetPrincipal(ctx, a.db, who.Scope(principal.IAMRead), p)
 	}, principalOf, func(p authz.Principal) event.Version { return p.Version })
 }
@@ -98,7 +98,7 @@ type changes = takes[contract.Empty]
 
 func (a *API) enable(on bool) func(context.Context, *changes) (*answer, error) {
 	return func(ctx context.Context, in *changes) (*answer, error) {
-		p, call, err := target[id.Principal](ctx, in.ID, in.matching)
+		p, call, err := target[id.Principal](ctx, in.ID, in.Matching)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func (a *API) enable(on bool) func(context.Context, *changes) (*answer, error) {
 }
 
 func (a *API) issueToken(ctx context.Context, in *takes[contract.NewToken]) (*answer, error) {
-	p, call, err := target[id.Principal](ctx, in.ID, in.matching)
+	p, call, err := target[id.Principal](ctx, in.ID, in.Matching)
 	if err != nil {
 		return nil, err
 	}
@@ -145,12 +145,12 @@ func seconds(n int64) time.Duration {
 type revokeToken struct {
 	ID    string `path:"id"`
 	Token string `path:"tokenId"`
-	matching
+	Matching
 }
 
 func (a *API) revokeToken(ctx context.Context, in *revokeToken) (*answer, error) {
 	var wrong issues
-	p, call, err := target[id.Principal](ctx, in.ID, in.matching)
+	p, call, err := target[id.Principal](ctx, in.ID, in.Matching)
 	wrong.take(err)
 	t, err := idAt[id.Token]("path.tokenId", in.Token)
 	wrong.take(err)
@@ -165,7 +165,7 @@ func (a *API) revokeToken(ctx context.Context, in *revokeToken) (*answer, error)
 }
 
 func (a *API) bind(ctx context.Context, in *needs[contract.NewBinding]) (*answer, error) {
-	p, call, err := target[id.Principal](ctx, in.ID, in.matching)
+	p, call, err := target[id.Principal](ctx, in.ID, in.Matching)
 	if err != nil {
 		return nil, err
 	}
@@ -187,12 +187,12 @@ func (a *API) bind(ctx context.Context, in *needs[contract.NewBinding]) (*answer
 type unbind struct {
 	ID      string `path:"id"`
 	Binding string `path:"bindingId"`
-	matching
+	Matching
 }
 
 func (a *API) unbind(ctx context.Context, in *unbind) (*answer, error) {
 	var wrong issues
-	p, call, err := target[id.Principal](ctx, in.ID, in.matching)
+	p, call, err := target[id.Principal](ctx, in.ID, in.Matching)
 	wrong.take(err)
 	b, err := idAt[id.Binding]("path.bindingId", in.Binding)
 	wrong.take(err)

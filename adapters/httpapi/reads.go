@@ -22,15 +22,15 @@ const (
 	readPatience = 5 * time.Second
 )
 
-// fresh is what every read takes to see what its caller wrote.
-type fresh struct {
+// Fresh is what every read takes to see what its caller wrote.
+type Fresh struct {
 	MinPosition uint64 `query:"minPosition" doc:"wait, for up to 5 s, until the read model has reached this log position"`
 	Position    uint64 `header:"Metal-Position" doc:"as minPosition; the larger of the two counts"`
 }
 
 // await waits until a projection has reached what the caller asked for. Errors: INVALID_INPUT for a position that the log
 // has not reached, UNAVAILABLE with the reached position.
-func (a *API) await(ctx context.Context, projection string, f fresh) error {
+func (a *API) await(ctx context.Context, projection string, f Fresh) error {
 	want, path := event.Position(f.MinPosition), "query.minPosition"
 	if f.Position > f.MinPosition {
 		want, path = event.Position(f.Position), "header.Metal-Position"
@@ -75,14 +75,14 @@ func logFault(err error) error {
 	return fault.Wrap(err, fault.Unavailable, "the event log could not be read")
 }
 
-// paging is what every list takes.
-type paging struct {
+// Paging is what every list takes.
+type Paging struct {
 	Limit  int      `query:"limit" minimum:"1" maximum:"100" doc:"items of one page, from 1 to 100; left out: 100"`
 	Cursor string   `query:"cursor" doc:"the next of the page before"`
 	Fields []string `query:"fields" doc:"the fields of items to give, separated by commas; left out: all"`
 }
 
-func (p paging) page() projections.Page { return projections.Page{Limit: p.Limit, Cursor: p.Cursor} }
+func (p Paging) page() projections.Page { return projections.Page{Limit: p.Limit, Cursor: p.Cursor} }
 
 // page answers with one page of items that are JSON already.
 func (a *API) page(projection event.Position, items []json.RawMessage, next string, fields []string, known map[string]bool,

@@ -49,7 +49,7 @@ func (a *API) createSite(ctx context.Context, in *creates[contract.NewSite]) (*a
 }
 
 func (a *API) changeSitePolicy(ctx context.Context, in *needs[contract.ChangeSitePolicy]) (*answer, error) {
-	s, call, err := target[id.Site](ctx, in.ID, in.matching)
+	s, call, err := target[id.Site](ctx, in.ID, in.Matching)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +69,8 @@ func (a *API) siteDone(ctx context.Context, done commands.Outcome[site.State]) (
 }
 
 type listSites struct {
-	fresh
-	paging
+	Fresh
+	Paging
 	Tenant string `query:"tenant"`
 }
 
@@ -80,7 +80,7 @@ func (a *API) listSites(ctx context.Context, in *listSites) (*answer, error) {
 	if err := wrong.err(); err != nil {
 		return nil, err
 	}
-	return listOf(ctx, a, in.fresh, in.paging, func(who *Identity) ([]authz.Site, string, error) {
+	return listOf(ctx, a, in.Fresh, in.Paging, func(who *Identity) ([]authz.Site, string, error) {
 		return narrowed(ctx, a, who, within, principal.SitesRead, in.Cursor == "",
 			func(s projections.Scope) ([]authz.Site, string, error) {
 				return authz.ListSites(ctx, a.db, s, authz.Around{Tenant: within.tenant}, in.page())
@@ -93,7 +93,7 @@ func (a *API) getSite(ctx context.Context, in *one) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return single(ctx, a, in.fresh, func(who *Identity) (authz.Site, error) {
+	return single(ctx, a, in.Fresh, func(who *Identity) (authz.Site, error) {
 		return authz.GetSite(ctx, a.db, who.Scope(principal.SitesRead), s)
 	}, siteOf, func(s authz.Site) event.Version { return s.Version })
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -394,3 +395,5 @@ func (o *observed) refusals(reason string) int {
 	defer o.mu.Unlock()
 	return o.refused[reason]
 }
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
