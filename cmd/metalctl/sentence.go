@@ -26,7 +26,7 @@ func sentence(e contract.Event) string {
 	if err != nil {
 		return plainWords(e.Type)
 	}
-	known, err := tables.Decode(e.Type, e.Schema, e.Data)
+	known, err := tables.Decode(e.Type, max(e.Schema, 1), e.Data)
 	if err != nil {
 		return plainWords(e.Type)
 	}

@@ -14,6 +14,7 @@ import (
 // verb is one verb against machines that exist.
 type verb struct {
 	name, short string
+	under       string // the command that it is a part of; empty: none
 	long        string // what happens to the machine
 	example     string
 	destroys    string               // what cannot be undone, for the question; empty: nothing
@@ -39,7 +40,7 @@ func (v verb) command(a *app) *cobra.Command {
 		long += "\n\n" + fmt.Sprintf(destroysLong, v.destroys)
 	}
 	cmd := &cobra.Command{
-		Use: v.name + " NODE...", Short: v.short, Long: withExits(long, watchExits), Example: v.example, GroupID: groupVerbs,
+		Use: v.name + " NODE...", Short: v.short, Long: withExits(long, watchExits), Example: v.example,
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, nodes []string) error {
 			if err := f.check(cmd, nodes); err != nil {
@@ -52,6 +53,9 @@ func (v verb) command(a *app) *cobra.Command {
 			}
 			return a.applyVerb(cmd, v, f, nodes)
 		},
+	}
+	if v.under == "" {
+		cmd.GroupID = groupVerbs
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&f.ifMatch, "if-match", 0, "only if the machine is still at this version, else exit 4")
@@ -128,7 +132,8 @@ func (a *app) verbDone(v verb, n contract.Node) error {
 	if a.flag.output != "table" && a.flag.output != "wide" {
 		return nodeKind.one(a, n)
 	}
-	_, err := fmt.Fprintf(a.out, "%s (%s): %s; %s, version %d\n", n.ID, n.Name, v.name, standing(n), n.Version)
+	name := strings.TrimSpace(v.under + " " + v.name)
+	_, err := fmt.Fprintf(a.out, "%s (%s): %s; %s, version %d\n", n.ID, n.Name, name, standing(n), n.Version)
 	return err
 }
 

@@ -77,15 +77,13 @@ func newPower(a *app) *cobra.Command {
 	}
 	for _, action := range node.PowerActions {
 		v := verb{
-			name: string(action), short: strings.Split(does[action], ".")[0], long: does[action],
+			name: string(action), under: "power", short: strings.Split(does[action], ".")[0], long: does[action],
 			example: "  metalctl power " + string(action) + " node_01k…",
 			apply: func(ctx context.Context, c *client.Client, id string, o ...client.Option) (contract.Node, error) {
 				return c.Power(ctx, id, contract.Power{Action: string(action)}, o...)
 			},
 		}
-		sub := v.command(a)
-		sub.GroupID = ""
-		cmd.AddCommand(sub)
+		cmd.AddCommand(v.command(a))
 	}
 	return cmd
 }
@@ -100,18 +98,17 @@ that fails is in maintenance until somebody turns it off.`, watchExits),
 	) (contract.Node, error) {
 		return c.SetMaintenance(ctx, id, contract.Maintenance{On: true, Reason: in.Reason}, o...)
 	}, verb{
-		name: "on", short: "Take the machine from scheduling",
+		name: "on", under: "maintenance", short: "Take the machine from scheduling",
 		long:    "Turns maintenance on. What runs on the machine is not touched.",
 		example: "  metalctl maintenance on node_01k… --reason 'new NIC'",
 	})
 	off := verb{
-		name: "off", short: "Give the machine back to scheduling", long: "Turns maintenance off.",
+		name: "off", under: "maintenance", short: "Give the machine back to scheduling", long: "Turns maintenance off.",
 		example: "  metalctl maintenance off node_01k…",
 		apply: func(ctx context.Context, c *client.Client, id string, o ...client.Option) (contract.Node, error) {
 			return c.SetMaintenance(ctx, id, contract.Maintenance{}, o...)
 		},
 	}.command(a)
-	on.GroupID, off.GroupID = "", ""
 	cmd.AddCommand(on, off)
 	return cmd
 }
