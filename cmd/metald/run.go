@@ -15,8 +15,10 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi"
 	"github.com/better-compute/metal/adapters/metrics"
 	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/projections"
+	"github.com/better-compute/metal/projections/authz"
 	"github.com/better-compute/metal/projections/doctor"
 )
 
@@ -39,11 +41,15 @@ func run(ctx context.Context, c config, master postgres.MasterKey, token string,
 	if err := administrator(ctx, p.service, secrets, token, logger); err != nil {
 		return err
 	}
+	administered, err := s.log.Head(ctx)
+	if err != nil {
+		return err
+	}
 	listener, address, err := listen(ctx, c)
 	if err != nil {
 		return err
 	}
-	return p.serve(ctx, c, listener, func() { ready(address) })
+	return p.serve(ctx, c, listener, administered, func() { ready(address) })
 }
 
 // listen takes the port before anything else runs, so that a taken one is told at once.
@@ -80,7 +86,7 @@ func reachable(a net.Addr) string {
 
 // serve answers until ctx ends or a part fails. It stops in an order in which nothing is cut: the feeds, the requests,
 // then what the requests wait for.
-func (p *plane) serve(ctx context.Context, c config, listener net.Listener, ready func()) error {
+func (p *plane) serve(ctx context.Context, c config, listener net.Listener, after event.Position, ready func()) error {
 	behind, stopBehind := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBehind()
 	feeds, stopFeeds := context.WithCancel(behind)
@@ -92,6 +98,7 @@ func (p *plane) serve(ctx context.Context, c config, listener net.Listener, read
 	parts.Go(func() error { return p.bus.Run(failing) })
 	parts.Go(func() error { return p.api.Run(feeds) })
 	parts.Go(func() error { return p.housekeeping(failing) })
+	p.awaitPrincipals(ctx, after)
 	parts.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return err
@@ -113,6 +120,19 @@ func (p *plane) serve(ctx context.Context, c config, listener net.Listener, read
 	}
 	stopBehind()
 	return parts.Wait()
+}
+
+// principalsPatience is how long a start waits for the principals' read model; a longer rebuild goes on behind.
+const principalsPatience = 15 * time.Second
+
+// awaitPrincipals waits until the read model that knows tokens has what the start itself wrote: a client that finds the
+// port open can log in.
+func (p *plane) awaitPrincipals(ctx context.Context, written event.Position) {
+	ctx, cancel := context.WithTimeout(ctx, principalsPatience)
+	defer cancel()
+	if err := p.runner.Wait(ctx, authz.Name, written); err != nil {
+		p.logger.Warn("serving with principals that are behind the log", "error", err)
+	}
 }
 
 // observer hands what the API does to the meters.

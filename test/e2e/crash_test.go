@@ -91,7 +91,7 @@ func checkAcknowledged(t *testing.T, c *client.Client, nodes []string, results [
 	t.Helper()
 	inLog := map[string]contract.Event{} // by correlation id
 	for _, n := range nodes {
-		for e, err := range c.History(context.Background(), n) {
+		for e, err := range c.History(context.Background(), n, true) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "metal-e2e-")
 	if err == nil {
 		programs = dir
-		build := exec.Command("go", "build", "-o", dir+"/", "../../cmd/...")
+		build := exec.Command("go", "build", "-o", dir+"/", "../../cmd/metald")
 		build.Stdout, build.Stderr = os.Stderr, os.Stderr
 		err = build.Run()
 	}
