@@ -21,14 +21,14 @@ type span struct {
 	head   event.Position
 }
 
-// begin opens a transaction of a projection. Its commit is not waited for: rows and checkpoint are lost or kept together,
-// and the log has what was lost. An owner that hangs loses its turn.
+// begin opens a transaction of a projection. Its commit is not waited for: rows and checkpoint are lost or kept
+// together, and the log has what was lost. An owner that hangs loses its turn.
 var begin = pgx.TxOptions{
 	BeginQuery: "begin; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = '10s'",
 }
 
-// apply applies a span, if it is still the next one, and moves the checkpoint to its head. more is true unless an error
-// stopped it: there may be further events, or another process has moved on.
+// apply applies a span, if it is still the next one, and moves the checkpoint to its head. more is true unless an
+// error stopped it: there may be further events, or another process has moved on.
 func (r *Runner) apply(ctx context.Context, l *lane, s span) (more bool, err error) {
 	var refused bool
 	current, err := r.owning(ctx, l, s, func(tx pgx.Tx) error {
@@ -80,8 +80,8 @@ func (r *Runner) single(ctx context.Context, l *lane, s span) (more bool, err er
 	return true, nil
 }
 
-// owning runs do in a transaction that owns the projection. current is false where it isn't at the span's beginning any
-// more, or another owns it: then it has waited a little, and the checkpoint is to be read again.
+// owning runs do in a transaction that owns the projection. current is false where it isn't at the span's beginning
+// any more, or another owns it: then it has waited a little, and the checkpoint is to be read again.
 func (r *Runner) owning(ctx context.Context, l *lane, s span, do func(pgx.Tx) error) (current bool, err error) {
 	tx, err := r.pool.BeginTx(ctx, begin)
 	if err != nil {
@@ -121,8 +121,8 @@ func run(ctx context.Context, tx pgx.Tx, l *lane, batch []event.Recorded) (err e
 	return l.Apply(ctx, tx, batch)
 }
 
-// passing reports whether an error is of the moment and not of the event: the context ended, the connection or the server
-// is away, or another transaction was in the way.
+// passing reports whether an error is of the moment and not of the event: the context ended, the connection or the
+// server is away, or another transaction was in the way.
 func passing(ctx context.Context, tx pgx.Tx, err error) bool {
 	if ctx.Err() != nil || tx.Conn().IsClosed() || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true

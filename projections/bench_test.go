@@ -31,7 +31,7 @@ import (
 
 // The fleet of the benchmarks: lives interleaved, as they are in a real log.
 const (
-	benchNodes  = 2000
+	benchNodes  = 1000
 	benchRounds = 6
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/better-compute/metal/domain/event"
 )
 
-// How a rebuild goes through the log: as many events in one read, read ahead while the batch before is folded; as many
-// rows or events in one transaction.
+// How a rebuild goes through the log: as many events in one read, read ahead while the batch before is folded; as
+// many rows or events in one transaction.
 const (
 	foldBatch = 2000
 	foldHeld  = 20000
@@ -56,7 +56,8 @@ func (s *side) bulk() Bulk {
 // end stands for the end of the log, wherever it is.
 const end event.Position = math.MaxInt64
 
-// fold brings the side tables from the position they are at towards a position, not beyond it, in transactions of its own.
+// fold brings the side tables from the position they are at towards a position, not beyond it, in transactions of
+// its own.
 func (s *side) fold(ctx context.Context, to event.Position, progress func(Progress)) error {
 	head, err := s.store.Head(ctx)
 	if err != nil {
@@ -149,8 +150,8 @@ type read struct {
 	err error
 }
 
-// readAhead reads the log after a position, a little faster than the spans are taken. The channel closes at the end of the
-// log, before a span that goes beyond to, after an error, and when ctx ends.
+// readAhead reads the log after a position, a little faster than the spans are taken. The channel closes at the end
+// of the log, before a span that goes beyond to, after an error, and when ctx ends.
 func readAhead(ctx context.Context, store event.Store, from, to event.Position, types []string) <-chan read {
 	spans := make(chan read, 2)
 	go func() {

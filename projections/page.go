@@ -11,7 +11,8 @@ import (
 // MaxPage is the most items of one page, and how many a page has where the caller does not say.
 const MaxPage = 100
 
-// Page asks for one page of a list, newest first. Cursor is what the page before gave as its next; empty: from the start.
+// Page asks for one page of a list, newest first. Cursor is what the page before gave as its next; empty: from the
+// start.
 type Page struct {
 	Limit  int // 1 to MaxPage; 0 is MaxPage
 	Cursor string

@@ -14,9 +14,9 @@ import (
 )
 
 // Rebuild folds the whole log into new tables beside the live ones and swaps them when they are level, so that reads
-// never go dark: until then they see the old rows, which go on following the log. progress, which may be nil, is called
-// after every batch. Grants and foreign objects on the tables are the operator's to renew. Errors: CONFLICT while
-// another rebuild of the projection runs, INVALID_CONFIG where a newer program built it.
+// never go dark: until then they see the old rows, which go on following the log. progress, which may be nil, is
+// called after every batch. Grants and foreign objects on the tables are the operator's to renew. Errors: CONFLICT
+// while another rebuild of the projection runs, INVALID_CONFIG where a newer program built it.
 func (r *Runner) Rebuild(ctx context.Context, name string, progress func(Progress)) error {
 	l, err := r.lane(name)
 	if err != nil {
@@ -44,14 +44,15 @@ func (r *Runner) renew(ctx context.Context, l *lane) error {
 	}
 }
 
-// exclusively runs do on a connection that holds the lock of the projection's rebuild. The lock goes with the connection.
+// exclusively runs do on a connection that holds the lock of the projection's rebuild. The lock goes with the
+// connection where the process dies.
 func (r *Runner) exclusively(ctx context.Context, l *lane, do func(*pgx.Conn) error) error {
 	pooled, err := r.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("rebuild %s: %w", l.Name, err)
 	}
 	conn := pooled.Hijack() // its session state must not come back to the pool
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	defer release(context.WithoutCancel(ctx), conn)
 	var locked bool
 	const lock = `SELECT pg_try_advisory_lock(hashtextextended('metal projection rebuild ' || $1, 0))`
 	if err := conn.QueryRow(ctx, lock, l.Name).Scan(&locked); err != nil {
@@ -62,6 +63,17 @@ func (r *Runner) exclusively(ctx context.Context, l *lane, do func(*pgx.Conn) er
 			WithRemedy("wait until that rebuild has ended")
 	}
 	return do(conn)
+}
+
+// releasePatience bounds the good-bye to a server that may be away.
+const releasePatience = 2 * time.Second
+
+// release gives the locks back at once: the server would only notice the end of the connection a little later.
+func release(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(ctx, releasePatience)
+	defer cancel()
+	_, _ = conn.Exec(ctx, "SELECT pg_advisory_unlock_all()") // it fails on a broken connection, whose locks are gone
+	_ = conn.Close(ctx)
 }
 
 func (r *Runner) rebuild(ctx context.Context, conn *pgx.Conn, l *lane, progress func(Progress)) error {
@@ -96,8 +108,8 @@ func (r *Runner) rebuild(ctx context.Context, conn *pgx.Conn, l *lane, progress 
 // lockNotAvailable is the SQLSTATE of a lock that was not had in time.
 const lockNotAvailable = "55P03"
 
-// swapSoon tries to swap until no long reader stands in the way: waiting in the queue for its lock would hold up every
-// reader behind it.
+// swapSoon tries to swap until no long reader stands in the way: waiting in the queue for its lock would hold up
+// every reader behind it.
 func (s *side) swapSoon(ctx context.Context) error {
 	for {
 		before := s.position

@@ -27,8 +27,8 @@ type Runner struct {
 	backoff func(failures int) time.Duration
 }
 
-// NewRunner makes a runner of the projections; it runs nothing by itself. Two projections of one name, and one without
-// what it needs, are errors.
+// NewRunner makes a runner of the projections; it runs nothing by itself. Two projections of one name, and one
+// without what it needs, are errors.
 func NewRunner(pool *pgxpool.Pool, store event.Store, list ...Projection) (*Runner, error) {
 	r := &Runner{pool: pool, store: store, lanes: map[string]*lane{}, backoff: backoff}
 	var wrong []error
@@ -80,8 +80,8 @@ func (r *Runner) lane(name string) (*lane, error) {
 	return nil, fault.New(fault.NotFound, "there is no projection %q", name).WithDetail("projections", r.names)
 }
 
-// Position is how far the projection has come, as far as this process has seen: a nudge for an older position needs no
-// catch-up. It costs no I/O. Zero for a name that is not known.
+// Position is how far the projection has come, as far as this process has seen: a nudge for an older position needs
+// no catch-up. It costs no I/O. Zero for a name that is not known.
 func (r *Runner) Position(name string) event.Position {
 	l, err := r.lane(name)
 	if err != nil {
@@ -91,12 +91,12 @@ func (r *Runner) Position(name string) event.Position {
 	return position
 }
 
-// CatchUp applies what is newer than the checkpoint until nothing is. Calls for one projection take turns. A projection
-// whose version was raised is rebuilt first.
+// CatchUp applies what is newer than the checkpoint until nothing is. Calls for one projection take turns. A
+// projection whose version was raised is rebuilt first.
 //
 // Errors: UNAVAILABLE for an event that can't be applied: everything before it is applied, the checkpoint holds the
-// error, and until a pause that grows has passed further calls return it at once. INVALID_CONFIG where a newer program
-// built the projection. Errors of the database and of the log as they come: the next call tries again.
+// error, and until a pause that grows has passed further calls return it at once. INVALID_CONFIG where a newer
+// program built the projection. Errors of the database and of the log as they come: the next call tries again.
 func (r *Runner) CatchUp(ctx context.Context, name string) error {
 	l, err := r.lane(name)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/better-compute/metal/domain/event"
 )
 
-// side is a second set of a projection's tables, empty copies of the live ones in a schema of their own. It is built and
-// read on one connection.
+// side is a second set of a projection's tables, empty copies of the live ones in a schema of their own. It is built
+// and read on one connection.
 type side struct {
 	*lane
 	conn     *pgx.Conn
@@ -46,8 +46,8 @@ func newSide(ctx context.Context, conn *pgx.Conn, store event.Store, l *lane, sc
 	return s, nil
 }
 
-// copyTable makes an empty copy with the same columns, checks, storage and names. LIKE alone would give the indexes other
-// names, which a later migration would not find.
+// copyTable makes an empty copy with the same columns, checks, storage and names. LIKE alone would give the indexes
+// other names, which a later migration would not find.
 func (s *side) copyTable(ctx context.Context, tx pgx.Tx, table string) error {
 	const settings = `SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', '')
 		FROM pg_class WHERE oid = to_regclass($1)`

@@ -12,14 +12,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Table keeps rows as Go structs of type R, whose JSON names are the table's columns: reading and writing a set of rows
-// is one statement each. For rows that are many and wide, unnest is faster.
+// Table keeps rows as Go structs of type R, whose JSON names are the table's columns: reading and writing a set of
+// rows is one statement each. For rows that are many and wide, unnest is faster.
 type Table[R any] struct {
 	name, key          string
 	load, save, remove string
 }
 
-// NewTable describes a table with a primary key of one text column. A type R that is not a struct is a bug: it panics.
+// NewTable describes a table with a primary key of one text column. A type R that is not a struct is a bug: it
+// panics.
 func NewTable[R any](name, key string) Table[R] {
 	var columns, excluded []string
 	shape := reflect.TypeFor[R]()

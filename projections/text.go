@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Text makes a string that PostgreSQL can keep: it refuses NUL and what is not UTF-8, which must not stop a projection.
+// Text makes a string that PostgreSQL can keep: it refuses NUL and what is not UTF-8, which must not stop a
+// projection.
 func Text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

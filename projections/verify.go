@@ -22,10 +22,10 @@ type Difference struct {
 	Fresh json.RawMessage `json:"fresh,omitempty"` // the row as the log gives it; absent: there should be none
 }
 
-// Verify folds the log afresh into tables beside the live ones, up to the live checkpoint, and compares every row: at
-// most 100 differences for each table. It changes nothing, and the projection goes on meanwhile. progress may be nil.
-// Errors: INVALID_STATE where the tables were built by another version, CONFLICT while a rebuild or another verification
-// runs.
+// Verify folds the log afresh into tables beside the live ones, up to the live checkpoint, and compares every row:
+// at most 100 differences for each table. It changes nothing, and the projection goes on meanwhile. progress may be
+// nil. Errors: INVALID_STATE where the tables were built by another version, CONFLICT while a rebuild or another
+// verification runs.
 func (r *Runner) Verify(ctx context.Context, name string, progress func(Progress)) (found []Difference, err error) {
 	l, err := r.lane(name)
 	if err != nil {

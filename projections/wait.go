@@ -12,8 +12,9 @@ import (
 // pollEvery is how often a waiter looks at the checkpoint, which another process may move. Waiters share one look.
 const pollEvery = 20 * time.Millisecond
 
-// Wait returns once the projection has applied everything up to position, whichever process applies it. Errors: TIMEOUT
-// when ctx ends first, UNAVAILABLE at once where the projection stands still before position; both tell how far it is.
+// Wait returns once the projection has applied everything up to position, whichever process applies it. Errors:
+// TIMEOUT when ctx ends first, UNAVAILABLE at once where the projection stands still before position; both tell how
+// far it is.
 func (r *Runner) Wait(ctx context.Context, name string, position event.Position) error {
 	l, err := r.lane(name)
 	if err != nil {
@@ -48,7 +49,8 @@ func late(ctx context.Context, name string, reached, position event.Position) er
 		WithRemedy(fmt.Sprintf("read again with minPosition=%s: what was written is safe in the log", position))
 }
 
-// poll looks at the checkpoint, unless another waiter has just done so. Whatever fails here, the waiter's context ends it.
+// poll looks at the checkpoint, unless another waiter has just done so. Whatever fails here, the waiter's context
+// ends it.
 func (r *Runner) poll(ctx context.Context, l *lane) {
 	if !l.due(pollEvery) {
 		return

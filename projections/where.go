@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Where collects the conditions of a query and their arguments. Conditions are constants of the program; whatever comes
-// from outside is an argument.
+// Where collects the conditions of a query and their arguments. Conditions are constants of the program; whatever
+// comes from outside is an argument.
 type Where struct {
 	conditions []string
 	args       []any
@@ -30,7 +30,11 @@ func (w *Where) Within(s Scope, p Place) {
 	}
 	var reaches []string
 	reach := func(column string, ids []string) {
-		if column != "" && len(ids) > 0 {
+		switch {
+		case column == "" || len(ids) == 0:
+		case len(ids) == 1: // an index of the column and the key gives these in the order of a list
+			reaches = append(reaches, column+" = "+w.Arg(ids[0]))
+		default:
 			reaches = append(reaches, column+" = ANY("+w.Arg(ids)+")")
 		}
 	}

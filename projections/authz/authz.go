@@ -1,5 +1,6 @@
-// Package authz is who may do what, and where everything is: principals with their tokens and bindings; tenants, sites,
-// pools and nodes with what contains them. It filters lists and feeds; a verb is decided on the state it has just loaded.
+// Package authz is who may do what, and where everything is: principals with their tokens and bindings; tenants,
+// sites, pools and nodes with what contains them. It filters lists and feeds; a verb is decided on the state it has
+// just loaded.
 package authz
 
 import (
@@ -47,8 +48,8 @@ type fold struct {
 	bindings   projections.Rows[bindingRow]
 }
 
-// apply folds a batch: the rows whose events may change them are read, changed in memory and written, with one statement
-// each per table.
+// apply folds a batch: the rows whose events may change them are read, changed in memory and written, with one
+// statement each per table.
 func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
 	keys := map[string][]string{}
 	for _, e := range batch {

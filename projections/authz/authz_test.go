@@ -66,7 +66,8 @@ func principalID(n int) id.Principal { return id.Of[id.Principal](projectiontest
 func tokenID(n int) id.Token         { return id.Of[id.Token](projectiontest.ID(n)) }
 func bindingID(n int) id.Binding     { return id.Of[id.Binding](projectiontest.ID(n)) }
 
-// settle makes two tenants, each with two sites, each with two pools: tenant n has sites 2n, 2n+1, site n pools 2n, 2n+1.
+// settle makes two tenants, each with two sites, each with two pools: tenant n has sites 2n, 2n+1, site n pools 2n,
+// 2n+1.
 func (w world) settle() {
 	for t := range 2 {
 		w.append(tenant.StreamOf(tenantID(t)), tenant.Created{Tenant: tenantID(t), Name: fmt.Sprintf("tenant %d", t)})

@@ -35,8 +35,9 @@ const lookup = `SELECT p.principal_id, p.tenant_id, p.name, p.kind, p.disabled, 
 			FROM authz_bindings b WHERE b.principal_id = p.principal_id)
 	FROM authz_tokens t JOIN authz_principals p USING (principal_id) WHERE t.hash = $1`
 
-// Lookup finds the caller by the hash of its token (principal.Token.Hash), in one round trip. Errors: UNAUTHENTICATED for
-// a token that is not known, expired at now, revoked, or of a disabled principal; the answer does not tell which.
+// Lookup finds the caller by the hash of its token (principal.Token.Hash), in one round trip. Errors:
+// UNAUTHENTICATED for a token that is not known, expired at now, revoked, or of a disabled principal; the answer
+// does not tell which.
 func Lookup(ctx context.Context, db projections.DB, hash string, now time.Time) (Caller, error) {
 	var c Caller
 	var disabled bool
@@ -57,8 +58,8 @@ func Lookup(ctx context.Context, db projections.DB, hash string, now time.Time) 
 	return c, nil
 }
 
-// GetPrincipal reads one principal with its tokens and bindings. Errors: NOT_FOUND, also where the scope does not reach
-// its tenant.
+// GetPrincipal reads one principal with its tokens and bindings. Errors: NOT_FOUND, also where the scope does not
+// reach its tenant.
 func GetPrincipal(ctx context.Context, db projections.DB, s projections.Scope, p id.Principal) (Principal, error) {
 	who, err := get(ctx, db, "authz_principals", "principal_id", tenantPlace, s, p, principalRow.resource)
 	if err != nil {
@@ -85,7 +86,8 @@ func GetPrincipal(ctx context.Context, db projections.DB, s projections.Scope, p
 	return who, nil
 }
 
-// ListPrincipals reads one page, newest first, and the cursor of the next. Errors: INVALID_INPUT for a bad limit or cursor.
+// ListPrincipals reads one page, newest first, and the cursor of the next. Errors: INVALID_INPUT for a bad limit or
+// cursor.
 func ListPrincipals(
 	ctx context.Context, db projections.DB, s projections.Scope, a Around, p projections.Page,
 ) ([]Principal, string, error) {
@@ -95,8 +97,8 @@ func ListPrincipals(
 	return list(ctx, db, l, principalRow.resource)
 }
 
-// ListBindings reads one page of the bindings of principals within the scope, newest first, of one principal where of is
-// not zero. Errors: INVALID_INPUT for a bad limit or cursor.
+// ListBindings reads one page of the bindings of principals within the scope, newest first, of one principal where
+// of is not zero. Errors: INVALID_INPUT for a bad limit or cursor.
 func ListBindings(
 	ctx context.Context, db projections.DB, s projections.Scope, of id.Principal, p projections.Page,
 ) ([]Binding, string, error) {

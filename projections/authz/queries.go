@@ -19,7 +19,8 @@ func GetTenant(ctx context.Context, db projections.DB, s projections.Scope, t id
 	return get(ctx, db, "authz_tenants", "tenant_id", tenantPlace, s, t, tenantRow.resource)
 }
 
-// ListTenants reads one page, newest first, and the cursor of the next. Errors: INVALID_INPUT for a bad limit or cursor.
+// ListTenants reads one page, newest first, and the cursor of the next. Errors: INVALID_INPUT for a bad limit or
+// cursor.
 func ListTenants(ctx context.Context, db projections.DB, s projections.Scope, p projections.Page) ([]Tenant, string, error) {
 	l := listing{table: "authz_tenants", key: "tenant_id", valid: valid[id.Tenant], page: p}
 	l.where.Within(s, tenantPlace)
@@ -46,7 +47,8 @@ func (a Around) where(w *projections.Where) {
 	}
 }
 
-// ListSites reads one page, newest first, and the cursor of the next. Errors: INVALID_INPUT for a bad limit or cursor.
+// ListSites reads one page, newest first, and the cursor of the next. Errors: INVALID_INPUT for a bad limit or
+// cursor.
 func ListSites(
 	ctx context.Context, db projections.DB, s projections.Scope, a Around, p projections.Page,
 ) ([]Site, string, error) {
@@ -61,7 +63,8 @@ func GetPool(ctx context.Context, db projections.DB, s projections.Scope, p id.P
 	return get(ctx, db, "authz_pools", "pool_id", poolPlace, s, p, poolRow.resource)
 }
 
-// ListPools reads one page, newest first, and the cursor of the next. Errors: INVALID_INPUT for a bad limit or cursor.
+// ListPools reads one page, newest first, and the cursor of the next. Errors: INVALID_INPUT for a bad limit or
+// cursor.
 func ListPools(
 	ctx context.Context, db projections.DB, s projections.Scope, a Around, p projections.Page,
 ) ([]Pool, string, error) {

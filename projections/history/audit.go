@@ -57,10 +57,10 @@ func VerifyStream(ctx context.Context, store event.Store, s event.Stream) (Head,
 	return Head{Stream: s, Version: event.Version(len(events)), Hash: hash}, nil
 }
 
-// VerifyAll reads the whole log once and checks the chain of every stream, holding no more than the end of each. kept,
-// heads that were exported earlier, proves that the log still holds what it held then: a chain alone can't show that its
-// newest events were cut off or all of it was written anew. progress, which may be nil, is told the position and the
-// number of events read so far.
+// VerifyAll reads the whole log once and checks the chain of every stream, holding no more than the end of each.
+// kept, heads that were exported earlier, proves that the log still holds what it held then: a chain alone can't
+// show that its newest events were cut off or all of it was written anew. progress, which may be nil, is told the
+// position and the number of events read so far.
 func VerifyAll(
 	ctx context.Context, store event.Store, kept []Head, progress func(event.Position, int),
 ) (Audit, error) {
@@ -93,8 +93,8 @@ type auditor struct {
 	kept  map[event.Stream]Head // not yet found again
 }
 
-// add checks that e follows the end of its stream. A stream goes on after a problem from the event that was found, so that
-// one change is one problem.
+// add checks that e follows the end of its stream. A stream goes on after a problem from the event that was found,
+// so that one change is one problem.
 func (a *auditor) add(e event.Recorded) {
 	a.Events++
 	end := a.heads[e.Stream]
@@ -133,8 +133,8 @@ func (a *auditor) finish() Audit {
 // digestFormat names the form that Digest hashes: it would change with it.
 const digestFormat = "metal-heads-1"
 
-// Digest is one hash over heads sorted by stream: SHA-256 over the format's name and one line "stream version hash" for
-// each.
+// Digest is one hash over heads sorted by stream: SHA-256 over the format's name and one line "stream version hash"
+// for each.
 func Digest(heads []Head) event.Hash {
 	d := sha256.New()
 	fmt.Fprintln(d, digestFormat)

@@ -1,5 +1,5 @@
-// Package history is the past: every event of a machine in order, its state at any moment, and the proof that the log was
-// not changed.
+// Package history is the past: every event of a machine in order, its state at any moment, and the proof that the
+// log was not changed.
 //
 // The list of a machine's events is a projection; what a state was, and the proof, are read from the log itself.
 package history

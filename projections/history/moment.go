@@ -64,8 +64,9 @@ type Then struct {
 	At       time.Time      // when the log took it
 }
 
-// At folds a machine as it was at a moment, by the same fold that decides. Errors: NOT_FOUND for a machine without events
-// by then, telling when it began; INVALID_INPUT for a moment after now or after the log's end, telling where that is.
+// At folds a machine as it was at a moment, by the same fold that decides. Errors: NOT_FOUND for a machine without
+// events by then, telling when it began; INVALID_INPUT for a moment after now or after the log's end, telling where
+// that is.
 func At(ctx context.Context, store event.Store, n id.Node, m Moment, now time.Time) (Then, error) {
 	if err := m.check(ctx, store, now); err != nil {
 		return Then{}, err

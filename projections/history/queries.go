@@ -46,9 +46,9 @@ const (
 
 const listName = "history"
 
-// List reads one page of a machine's events in causal order or against it, and the cursor of the next page, empty after
-// the last. Whether the caller may see the machine is checked before. Errors: INVALID_INPUT for a bad limit or cursor; a
-// cursor goes on in the order of the page it came from.
+// List reads one page of a machine's events in causal order or against it, and the cursor of the next page, empty
+// after the last. Whether the caller may see the machine is checked before. Errors: INVALID_INPUT for a bad limit or
+// cursor; a cursor goes on in the order of the page it came from.
 func List(
 	ctx context.Context, db projections.DB, n id.Node, order Order, p projections.Page,
 ) ([]Entry, string, error) {

@@ -60,8 +60,8 @@ func (f *fold) Add(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error
 	return nil
 }
 
-// apply folds one event. One that the row holds already changes nothing; one that this program does not know raises the
-// version alone.
+// apply folds one event. One that the row holds already changes nothing; one that this program does not know raises
+// the version alone.
 func (r *row) apply(e event.Recorded) {
 	if e.Version <= r.version {
 		return

@@ -9,7 +9,8 @@ import (
 	"github.com/better-compute/metal/test/pgtest"
 )
 
-// checks is how many histories a property tries unless -rapid.checks says otherwise: each costs dozens of transactions.
+// checks is how many histories a property tries unless -rapid.checks says otherwise: each costs dozens of
+// transactions.
 const checks = "12"
 
 // Main runs the tests of a package of projections; its TestMain calls it.

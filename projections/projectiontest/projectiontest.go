@@ -1,5 +1,5 @@
-// Package projectiontest is what every projection must pass: its rows are a function of the log alone, however the log
-// was cut into batches, however often a batch was applied, live or rebuilt.
+// Package projectiontest is what every projection must pass: its rows are a function of the log alone, however the
+// log was cut into batches, however often a batch was applied, live or rebuilt.
 package projectiontest
 
 import (
@@ -54,8 +54,8 @@ func Reset(t testing.TB, pool *pgxpool.Pool, p projections.Projection) {
 	}
 }
 
-// Run checks the projection against the events in store: live, one by one, applied twice, rebuilt and verified all give
-// the same rows.
+// Run checks the projection against the events in store: live, one by one, applied twice, rebuilt and verified all
+// give the same rows.
 func Run(t *testing.T, pool *pgxpool.Pool, store event.Store, p projections.Projection) {
 	t.Helper()
 	live := CatchUp(t, pool, store, p)
