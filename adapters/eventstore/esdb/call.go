@@ -24,7 +24,7 @@ func call[T any](
 	if err != nil {
 		return none, &failure{unreached, err}
 	}
-	timed, cancel := context.WithTimeout(ctx, timeout)
+	timed, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
 	unhook := context.AfterFunc(m.ctx, cancel)
 	got := make(chan answer[T], 1)
 	go func() {
@@ -49,9 +49,9 @@ func call[T any](
 	default:
 	}
 	if ctx.Err() == nil && m.ctx.Err() == nil {
-		m.abandon(s, timed.Err())
+		m.abandon(s, errNoAnswer)
 	}
-	return none, fail(ctx, timed.Err())
+	return none, fail(ctx, context.Cause(timed))
 }
 
 // guard makes a request in s, and turns a panic of the client into an error.

@@ -12,6 +12,12 @@ import (
 	"github.com/better-compute/metal/domain/event"
 )
 
+// Neither is context.DeadlineExceeded: the caller's own context has not ended.
+var (
+	errPatience = errors.New("no answer within the store's patience")
+	errNoAnswer = errors.New("the server did not answer the request in time")
+)
+
 // kind is what a failed request means to its caller.
 type kind int
 
@@ -41,7 +47,7 @@ func (f *failure) Unwrap() error { return f.cause }
 // fail judges the error of a request that was sent under caller, the context of the one who asked.
 func fail(caller context.Context, err error) *failure {
 	if caller.Err() != nil {
-		return &failure{ended, caller.Err()}
+		return &failure{ended, context.Cause(caller)}
 	}
 	return &failure{judge(err), err}
 }
@@ -73,7 +79,7 @@ func judge(err error) kind {
 
 func judgeStatus(err error) kind {
 	var panicked *panicError
-	if errors.As(err, &panicked) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.As(err, &panicked) || errors.Is(err, errNoAnswer) {
 		return broken
 	}
 	var s interface{ GRPCStatus() *status.Status }

@@ -65,7 +65,7 @@ func (m *manager) acquire(ctx context.Context) (*session, error) {
 		case <-m.ctx.Done():
 			return nil, errClosed
 		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), m.lastDial())
+			return nil, errors.Join(context.Cause(ctx), m.lastDial())
 		}
 	}
 }

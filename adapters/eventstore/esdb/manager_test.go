@@ -63,55 +63,6 @@ func TestLeaderDied(t *testing.T) {
 	count(t, store, "thing-1", 4)
 }
 
-// wait calls Changed in the background.
-func wait(t *testing.T, s event.Store, after event.Position) <-chan error {
-	woken := make(chan error, 1)
-	go func() { woken <- s.Changed(t.Context(), after) }()
-	return woken
-}
-
-// TestDroppedSubscription ends the subscription again and again; who waits is woken by each append of another all the
-// same.
-func TestDroppedSubscription(t *testing.T) {
-	server, store := start(t)
-	other := open(t, server.URL(), registry(t), brisk())
-	last := add(t, other, "thing-1", 0, done{})
-	if err := store.Changed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	for v := range event.Version(5) {
-		woken := wait(t, store, last)
-		server.DropSubscriptions()
-		p := add(t, other, "thing-1", v+1, done{})
-		select {
-		case err := <-woken:
-			if err != nil {
-				t.Fatal(err)
-			}
-		case <-time.After(5 * time.Second):
-			t.Fatalf("append %d woke nobody", v)
-		}
-		last = p
-	}
-}
-
-// TestSilentSubscription has subscriptions say nothing at all: the watchdog finds out.
-func TestSilentSubscription(t *testing.T) {
-	server, store := start(t)
-	other := open(t, server.URL(), registry(t), brisk())
-	server.Silence(true)
-	last := add(t, other, "thing-1", 0, done{})
-	for v := range event.Version(3) {
-		woken := wait(t, store, last)
-		before := server.Subscriptions()
-		last = add(t, other, "thing-1", v+1, done{})
-		if err := <-woken; err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "another subscription", func() bool { return v == 0 || server.Subscriptions() > before })
-	}
-}
-
 // TestCloseUnderCalls closes stores while calls of every kind run.
 func TestCloseUnderCalls(t *testing.T) {
 	server := esdbtest.Start(t)

@@ -132,4 +132,42 @@ func TestGoneThroughDiscovery(t *testing.T) {
 	}
 }
 
+// TestHangingServer leaves calls and the subscription without an answer for a while: afterwards all go on.
+func TestHangingServer(t *testing.T) {
+	server, store := start(t)
+	other := open(t, server.URL(), registry(t), brisk())
+	last := add(t, store, "thing-1", 0, done{})
+	woken := wait(t, store, last)
+	eventually(t, "a subscription", func() bool { return server.Subscriptions() > 0 })
+	server.Hang(true)
+	begun := time.Now()
+	var all sync.WaitGroup
+	all.Go(func() { // its predecessor can't be read, so it is never sent
+		_, err := store.Append(t.Context(), "thing-1", 1, command(), done{})
+		if !errors.Is(err, event.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an append that was not sent: %v", err)
+		}
+	})
+	all.Go(func() {
+		_, err := other.Append(t.Context(), "thing-3", 0, command(), done{})
+		if !errors.Is(err, event.ErrUnknownOutcome) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an append that was sent and hung: %v", err)
+		}
+	})
+	all.Wait()
+	if took := time.Since(begun); took > brisk().Patience+time.Second {
+		t.Errorf("it took %v", took)
+	}
+	server.Hang(false)
+	if err := insist(t.Context(), other, "thing-2", 0, done{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-woken; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Read(t.Context(), "thing-1", 0); err != nil {
+		t.Error(err)
+	}
+}
+
 func ignore[T any](_ T, err error) error { return err }

@@ -62,7 +62,7 @@ func (s *Store) Close() {
 
 // patient bounds a call by the store's patience.
 func (s *Store) patient(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.options.Patience)
+	return context.WithTimeoutCause(ctx, s.options.Patience, errPatience)
 }
 
 // readError is what a reader is told: the end of its own context as such.

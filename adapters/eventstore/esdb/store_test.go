@@ -19,38 +19,32 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestConformance runs the suite over the wire, with a server of its own for each case: a plain one, and one that answers
-// retries as some versions do and holds more events of its own than a read asks for at a time.
+// retries as some versions do, is shared with another installation and holds more events of its own than a read asks for
+// at a time. With METAL_TEST_ESDB=esdb://… it runs on that cluster as well, which should be one for tests: its user must
+// be allowed to read $all, and each case writes under a prefix of its own.
 func TestConformance(t *testing.T) {
-	for name, prepare := range map[string]func(*esdbtest.Server){
-		"plain": func(*esdbtest.Server) {},
-		"awkward": func(s *esdbtest.Server) {
-			s.StrictRetries(true)
-			s.VagueRetries(true)
-			systemEvents(s, 2500)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+	t.Run("plain", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) storetest.Opener {
+			return opener(esdbtest.Start(t).URL(), esdb.Options{})
+		})
+	})
+	t.Run("awkward", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) storetest.Opener {
+			server := esdbtest.Start(t)
+			server.StrictRetries(true)
+			server.VagueRetries(true)
+			systemEvents(server, 2500)
+			add(t, open(t, server.URL(), registry(t), esdb.Options{StreamPrefix: "elsewhere:"}), "thing-1", 0, dones(20)...)
+			return opener(server.URL(), esdb.Options{StreamPrefix: "here:"})
+		})
+	})
+	if url := os.Getenv("METAL_TEST_ESDB"); url != "" {
+		t.Run("cluster", func(t *testing.T) {
 			storetest.Run(t, func(t *testing.T) storetest.Opener {
-				server := esdbtest.Start(t)
-				prepare(server)
-				return opener(server.URL(), esdb.Options{})
+				return opener(url, esdb.Options{StreamPrefix: uuid.NewString() + ":", ScanLimit: 10_000_000})
 			})
 		})
 	}
-}
-
-// TestConformanceOnASharedCluster gives each case a prefix of its own on one cluster, which is that of METAL_TEST_ESDB
-// if it is set (esdb://…: a cluster for tests only, whose user may read $all), so that each log is fresh all the same.
-func TestConformanceOnASharedCluster(t *testing.T) {
-	url := os.Getenv("METAL_TEST_ESDB")
-	if url == "" {
-		url = esdbtest.Start(t).URL()
-	}
-	t.Run("cases", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) storetest.Opener {
-			return opener(url, esdb.Options{StreamPrefix: uuid.NewString() + ":", ScanLimit: 10_000_000})
-		})
-	})
 }
 
 func opener(url string, o esdb.Options) storetest.Opener {

@@ -26,6 +26,7 @@ type Faults struct {
 	busy     int
 	appends  int
 	tailings int
+	from     uint64
 }
 
 func (f *Faults) init() { f.drop = make(chan struct{}) }
@@ -90,6 +91,13 @@ func (f *Faults) Subscriptions() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.tailings
+}
+
+// SubscribedFrom is the position after which the newest subscription began.
+func (f *Faults) SubscribedFrom() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.from
 }
 
 func (f *Faults) set(change func()) {

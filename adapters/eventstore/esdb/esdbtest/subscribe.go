@@ -34,7 +34,7 @@ func (a *streamsService) subscribe(o *streams.ReadReq_Options, call streams.Stre
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	dropped := a.server.dropped()
-	s := &subscription{server: a.server, call: call, matches: matches, filter: o.GetFilter()}
+	s := &subscription{server: a.server, call: call, matches: matches, filter: o.GetFilter(), next: 1}
 	switch from := o.GetAll().GetAllOption().(type) {
 	case *streams.ReadReq_Options_AllOptions_Position:
 		s.next = from.Position.GetCommitPosition() + 1 // unlike a read, it begins behind the position
@@ -46,7 +46,10 @@ func (a *streamsService) subscribe(o *streams.ReadReq_Options, call streams.Stre
 	}}); err != nil {
 		return err
 	}
-	a.server.count(&a.server.tailings)
+	a.server.set(func() {
+		a.server.tailings++
+		a.server.from = s.next - 1
+	})
 	return s.run(dropped)
 }
 
