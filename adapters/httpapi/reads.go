@@ -140,7 +140,9 @@ func pick(items []json.RawMessage, fields []string, known map[string]bool) error
 }
 
 // pathID reads the id of a path.
-func pathID[T id.Kind, PT typeid.SubtypePtr[T]](text string) (T, error) { return idAt[T, PT]("path.id", text) }
+func pathID[T id.Kind, PT typeid.SubtypePtr[T]](text string) (T, error) {
+	return idAt[T, PT]("path.id", text)
+}
 
 // narrow reads an id of the query, where it may be left out.
 func narrow[T id.Kind, PT typeid.SubtypePtr[T]](wrong *issues, name, text string) T {

@@ -168,7 +168,10 @@ func with(name, value string) option {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
 
-func (w *world) get(path string, o ...option) *reply { w.t.Helper(); return w.send("GET", path, nil, o...) }
+func (w *world) get(path string, o ...option) *reply {
+	w.t.Helper()
+	return w.send("GET", path, nil, o...)
+}
 
 func (w *world) post(path string, body any, o ...option) *reply {
 	w.t.Helper()
