@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/domain/fault"
 )
 
 // patience bounds what the package itself does.
@@ -72,7 +73,7 @@ func DSN(t testing.TB) string {
 	defer cancel()
 	s, err := shared()
 	if err != nil {
-		t.Fatalf("pgtest: %v", err)
+		t.Fatalf("pgtest: %s", withRemedy(err))
 	}
 	name := "t_" + strings.ToLower(rand.Text())
 	if err := s.exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, s.template)); err != nil {
@@ -89,6 +90,15 @@ func DSN(t testing.TB) string {
 		}
 	})
 	return dsn
+}
+
+// withRemedy is an error with what to do about it.
+func withRemedy(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Remedy != "" {
+		return f.Error() + "; " + f.Remedy
+	}
+	return err.Error()
 }
 
 // server is where databases are made.

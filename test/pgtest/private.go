@@ -22,7 +22,7 @@ func Cluster(t testing.TB, settings map[string]string) *cluster.Cluster {
 	}
 	c, err := cluster.Start(ctx, cluster.Options{DataDir: filepath.Join(directory, "data"), Settings: settings})
 	if err != nil {
-		t.Fatalf("pgtest: %v", err)
+		t.Fatalf("pgtest: %s", withRemedy(err))
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
