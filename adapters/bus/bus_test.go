@@ -113,7 +113,9 @@ func run(t *testing.T, log bus.Log, o bus.Options, followers ...bus.Follower) (s
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.FirstRetry, o.LastRetry = time.Millisecond, 10*time.Millisecond
+	if o.FirstRetry == 0 {
+		o.FirstRetry, o.LastRetry = time.Millisecond, 10*time.Millisecond
+	}
 	b, err := bus.New(log, followers, o)
 	if err != nil {
 		t.Fatal(err)
@@ -201,6 +203,21 @@ func TestAPanicIsRetried(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "index out of range") {
 		t.Errorf("the log does not tell of the panic: %s", out.String())
+	}
+}
+
+func TestWhoPanicsForEverWaitsBetweenTries(t *testing.T) {
+	log := newLog()
+	r := &reader{log: log, err: func(int64) error { panic("index out of range") }}
+	began := time.Now()
+	stop := run(t, log, bus.Options{FirstRetry: 50 * time.Millisecond}, r.follower(t, "view"))
+	log.append()
+	eventually(t, "the third try", func() bool { return r.calls.Load() >= 3 })
+	stop()
+	// With half of each pause random, the first two pauses are 75 ms at least. A message that is given back at once
+	// would be there thousands of times.
+	if took := time.Since(began); took < 60*time.Millisecond || r.calls.Load() > 20 {
+		t.Errorf("%d calls in %v", r.calls.Load(), took)
 	}
 }
 

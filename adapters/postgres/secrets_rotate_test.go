@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/domain/fault"
@@ -18,6 +20,7 @@ func TestRotateDataKey(t *testing.T) {
 	pool := pgtest.New(t)
 	s, replica := newSecrets(t, pool), newSecrets(t, pool)
 	_, ref := put(t, s, "before")
+	again, overwritten := put(t, s, "to be overwritten")
 	sealed, err := s.Seal(t.Context(), "outcome", nil, []byte("answer"))
 	if err != nil {
 		t.Fatal(err)
@@ -26,12 +29,16 @@ func TestRotateDataKey(t *testing.T) {
 	token := s.Mint(command)
 
 	done, err := s.RotateDataKey(t.Context())
-	if err != nil || done.Reencrypted != 1 || done.Resumed {
-		t.Fatalf("got %+v, %v; want one secret re-encrypted", done, err)
+	if err != nil || done.Reencrypted != 2 || done.Resumed {
+		t.Fatalf("got %+v, %v; want two secrets re-encrypted", done, err)
+	}
+	if _, err := s.Put(t.Context(), again, []byte("overwritten")); err != nil {
+		t.Fatal(err)
 	}
 	_, late := put(t, replica, "after, by a replica that knows only the old key")
 	for _, store := range []*postgres.Secrets{s, replica, newSecrets(t, pool)} {
 		wantSecret(t, store, ref, "before")
+		wantSecret(t, store, overwritten, "overwritten")
 		wantSecret(t, store, late, "after, by a replica that knows only the old key")
 		if answer, err := store.Open(t.Context(), "outcome", nil, sealed); err != nil || string(answer) != "answer" {
 			t.Errorf("what was sealed before: %q, %v", answer, err)
@@ -49,10 +56,11 @@ func TestRotationGoesOnAfterACrash(t *testing.T) {
 	pool := pgtest.New(t)
 	s := newSecrets(t, pool)
 	refs := map[node.SecretRef]string{}
+	var newest uuid.UUID
 	for i := range 450 {
 		value := fmt.Sprint("value ", i)
-		_, ref := put(t, s, value)
-		refs[ref] = value
+		secretID, ref := put(t, s, value)
+		refs[ref], newest = value, secretID
 	}
 	last := uuid.Max
 	exec(t, pool, `INSERT INTO secrets SELECT $1, key_id, '\x00' FROM secrets LIMIT 1`, last)
@@ -66,10 +74,16 @@ func TestRotationGoesOnAfterACrash(t *testing.T) {
 		wantSecret(t, s, ref, value)
 	}
 	exec(t, pool, `DELETE FROM secrets WHERE id = $1`, last)
+	ref, err := s.Put(t.Context(), newest, []byte("over one that waits to be re-encrypted"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refs[ref] = "over one that waits to be re-encrypted"
+	wantSecret(t, s, ref, refs[ref])
 
 	done, err := newSecrets(t, pool).RotateDataKey(t.Context())
-	if err != nil || !done.Resumed || done.Reencrypted != 50 {
-		t.Errorf("got %+v, %v; want the last 50 under the key that was made before", done, err)
+	if err != nil || !done.Resumed || done.Reencrypted != 49 {
+		t.Errorf("got %+v, %v; want the last 49 under the key that was made before", done, err)
 	}
 	for ref, value := range refs {
 		wantSecret(t, s, ref, value)
@@ -114,13 +128,67 @@ func TestRotationWhileReplicasRun(t *testing.T) {
 	rotators.Wait()
 	rotated()
 	writers.Wait()
-	if _, err := stores[2].RotateDataKey(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	left := exec(t, pool, `SELECT FROM secrets JOIN secret_keys k ON k.id = key_id WHERE retired_at IS NOT NULL`)
 	if left != 0 {
 		t.Errorf("%d secrets are under retired keys", left)
 	}
+}
+
+// TestRotationWaitsForAPutUnderWay holds a Put up between its choice of the key and its row, and rotates meanwhile.
+func TestRotationWaitsForAPutUnderWay(t *testing.T) {
+	pool := pgtest.New(t)
+	s := newSecrets(t, pool)
+	secretID := uuid.Must(uuid.NewV7())
+	other, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = other.Exec(t.Context(),
+		`INSERT INTO secrets SELECT $1, id, '' FROM secret_keys WHERE purpose = 'data'`, secretID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	work.Go(func() {
+		if _, err := s.Put(t.Context(), secretID, []byte("hunter2")); err != nil {
+			t.Errorf("put: %v", err)
+		}
+	})
+	waitForLocks(t, pool, 1, nil)
+	rotated := make(chan struct{})
+	work.Go(func() {
+		defer close(rotated)
+		if _, err := s.RotateDataKey(t.Context()); err != nil {
+			t.Errorf("rotate: %v", err)
+		}
+	})
+	waitForLocks(t, pool, 2, rotated)
+	if err := other.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	work.Wait()
+	left := exec(t, pool, `SELECT FROM secrets JOIN secret_keys k ON k.id = key_id WHERE retired_at IS NOT NULL`)
+	if left != 0 {
+		t.Errorf("%d secrets are under retired keys", left)
+	}
+}
+
+// waitForLocks returns when n sessions of the database wait for a lock, or when done is closed.
+func waitForLocks(t *testing.T, pool *pgxpool.Pool, n int, done <-chan struct{}) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		waiting := exec(t, pool,
+			`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+		if waiting >= int64(n) {
+			return
+		}
+	}
+	t.Fatalf("there are no %d sessions that wait for a lock", n)
 }
 
 func TestRetiredKeysGoWhenNothingNeedsThem(t *testing.T) {
