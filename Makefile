@@ -79,13 +79,15 @@ bench: setup ## measure the figures of the log and the API as ratios to pgbench 
 clean: ## remove what was built, and the tools
 	rm -rf $(BIN) $(TOOLS)
 
-# A golangci-lint of that very version on the PATH saves building one.
+# A golangci-lint of that very version that is installed already saves building one.
 $(LINT):
 	@mkdir -p $(TOOLS)
-	@if found="$$(command -v golangci-lint)" && "$$found" version 2>/dev/null | grep -q "version $(LINT_VERSION:v%=%) "; then \
-		ln -sf "$$found" $@; \
-	else \
-		echo "building golangci-lint $(LINT_VERSION) (once, some minutes)"; \
-		GOBIN="$(CURDIR)/$(TOOLS)" $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION); \
-		mv $(TOOLS)/golangci-lint $@; \
-	fi
+	@for found in "$$(command -v golangci-lint || true)" "$$($(GO) env GOPATH)/bin/golangci-lint"; do \
+		if [ -x "$$found" ] && "$$found" version 2>/dev/null | grep -q "version $(LINT_VERSION:v%=%) "; then \
+			ln -sf "$$found" $@; exit 0; \
+		fi; \
+	done; \
+	echo "building golangci-lint $(LINT_VERSION) (once, some minutes)"; \
+	GOBIN="$(CURDIR)/$(TOOLS)" CGO_ENABLED=0 $(GO) install -ldflags="-s -w" \
+		github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION); \
+	mv $(TOOLS)/golangci-lint $@
