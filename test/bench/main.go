@@ -44,6 +44,10 @@ var figures = []figure{
 	{"appends, 64 callers", "≥ 1.5 × pgbench with 64 clients", appends(64, 1.5)},
 	{"appends, 1 caller", "≥ 0.6 × pgbench with 1 client", appends(1, 0.6)},
 	{"append to live subscriber", "p99 ≤ 5 ms", subscriber},
+	{"verb over HTTP, 64 callers", "≥ 0.25 × pgbench with 64 clients, p99 ≤ 50 ms", api(64, 0.25, 50*time.Millisecond, verb)},
+	// 8,000/s and 1,000/s where pgbench with 64 clients reaches 14,000/s.
+	{"GET one node, 16 callers", "≥ 0.57 × pgbench with 64 clients, p99 ≤ 10 ms", api(16, 0.57, 10*time.Millisecond, get)},
+	{"GET a list of 100, 16 callers", "≥ 0.07 × pgbench with 64 clients", api(16, 0.07, time.Second, list)},
 }
 
 // bench is what measurements share.

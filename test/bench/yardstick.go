@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,7 +46,7 @@ func (b *bench) pgbench(ctx context.Context, clients int) (perSecond float64, er
 	}
 	found := tps.FindSubmatch(output)
 	if found == nil {
-		return 0, errors.New("pgbench prints no tps")
+		return 0, fmt.Errorf("pgbench prints no tps: %s", output)
 	}
 	return strconv.ParseFloat(string(found[1]), 64)
 }

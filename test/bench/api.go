@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/better-compute/metal/adapters/httpapi/client"
+	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/domain/tenant"
+)
+
+const (
+	benchToken = "bench-0123456789abcdef0123456789abcdef"
+	benchKey   = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+)
+
+// plane is a metald of its own process, with a fleet in it.
+type plane struct {
+	url   string
+	nodes []string
+	http  *http.Client
+	cmd   *exec.Cmd
+	log   strings.Builder
+}
+
+// startPlane builds metald, runs it over a fresh database, and enrolls so many nodes.
+func (b *bench) startPlane(ctx context.Context, nodes int) (*plane, error) {
+	binary := filepath.Join(b.dir, "metald")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/metald").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build metald (run from the module's root): %w: %s", err, out)
+	}
+	pool, err := b.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pool.Close()
+	key, token := filepath.Join(b.dir, "key"), filepath.Join(b.dir, "token")
+	if err := errors.Join(os.WriteFile(key, []byte(benchKey), 0o600), os.WriteFile(token, []byte(benchToken), 0o600)); err != nil {
+		return nil, err
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &plane{url: "http://" + port, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}}
+	p.cmd = exec.CommandContext(ctx, binary, "serve", "--insecure-http", "--listen", port, "--master-key-file", key,
+		"--admin-token-file", token, "--log-level", "warn")
+	p.cmd.Env = append(os.Environ(), "METAL_POSTGRES="+b.cluster.DSN(fmt.Sprintf("bench_%d", b.made)))
+	p.cmd.Stderr = &p.log
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if err := p.fill(ctx, nodes); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("%w: %s", err, &p.log)
+	}
+	return p, nil
+}
+
+func (p *plane) stop() {
+	p.http.CloseIdleConnections()
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	_ = p.cmd.Wait()
+}
+
+func freePort(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// fill makes a site, a pool and nodes.
+func (p *plane) fill(ctx context.Context, nodes int) error {
+	c, err := client.New(client.Options{URL: p.url, Token: benchToken, Attempts: 20})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	site, err := c.CreateSite(ctx, contract.NewSite{Tenant: tenant.Root.String(), Name: "bench"})
+	if err != nil {
+		return err
+	}
+	pool, err := c.CreatePool(ctx, contract.NewPool{Tenant: tenant.Root.String(), Site: site.ID, Name: "bench"})
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		n, err := c.Enroll(ctx, contract.Enrollment{Pool: pool.ID, BMC: contract.BMCAccess{
+			Address: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1), Credentials: contract.Credentials{Username: "u", Password: "p"},
+		}})
+		if err != nil {
+			return err
+		}
+		p.nodes = append(p.nodes, n.ID)
+	}
+	return nil
+}
+
+// send makes one request and reads the answer to its end.
+func (p *plane) send(ctx context.Context, method, path, body string) error {
+	r, err := http.NewRequestWithContext(ctx, method, p.url+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+benchToken)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := p.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, text)
+	}
+	return err
+}
+
+// load lets callers do one thing after another, and gives how often a second and how long each took.
+func load(ctx context.Context, callers int, period time.Duration, do func(ctx context.Context, caller, turn int) error,
+) (perSecond float64, delays []time.Duration, err error) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var failed atomic.Pointer[error]
+	begun := time.Now()
+	for caller := range callers {
+		all.Go(func() {
+			var own []time.Duration
+			for turn := 0; time.Since(begun) < period && failed.Load() == nil; turn++ {
+				asked := time.Now()
+				if err := do(ctx, caller, turn); err != nil {
+					failed.Store(&err)
+				}
+				own = append(own, time.Since(asked))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			delays = append(delays, own...)
+		})
+	}
+	all.Wait()
+	took := time.Since(begun)
+	if p := failed.Load(); p != nil {
+		return 0, nil, *p
+	}
+	return float64(len(delays)) / took.Seconds(), delays, nil
+}
+
+// api compares one kind of request by so many callers with pgbench with 64 clients, turn by turn.
+func api(callers int, promised float64, p99 time.Duration, request func(p *plane, caller, turn int) (method, path, body string),
+) func(context.Context, *bench) (result, error) {
+	return func(ctx context.Context, b *bench) (result, error) {
+		p, err := b.startPlane(ctx, 128)
+		if err != nil {
+			return result{}, err
+		}
+		defer p.stop()
+		do := func(ctx context.Context, caller, turn int) error {
+			method, path, body := request(p, caller, turn)
+			return p.send(ctx, method, path, body)
+		}
+		var ratios, rates, yardsticks []float64
+		var delays []time.Duration
+		for range b.rounds {
+			yardstick, err := b.pgbench(ctx, 64)
+			if err != nil {
+				return result{}, err
+			}
+			rate, took, err := load(ctx, callers, b.period, do)
+			if err != nil {
+				return result{}, err
+			}
+			ratios, rates, yardsticks = append(ratios, rate/yardstick), append(rates, rate), append(yardsticks, yardstick)
+			delays = append(delays, took...)
+		}
+		ratio := median(ratios)
+		half, most := percentiles(delays)
+		return result{
+			text: fmt.Sprintf("%.2f × (%.0f/s against %.0f/s), p99 %.1f ms, p50 %.1f ms", ratio, median(rates),
+				median(yardsticks), milliseconds(most), milliseconds(half)),
+			kept: ratio >= promised && most <= p99,
+		}, nil
+	}
+}
+
+// verb changes a node each time: authorize, load, decide, append, view caught up.
+func verb(p *plane, caller, turn int) (method, path, body string) {
+	n := p.nodes[(caller+64*turn)%len(p.nodes)]
+	return http.MethodPost, "/v1/nodes/" + n + "/cordon", fmt.Sprintf(`{"reason":"%d-%d"}`, caller, turn)
+}
+
+// get reads one node.
+func get(p *plane, caller, turn int) (method, path, body string) {
+	return http.MethodGet, "/v1/nodes/" + p.nodes[(caller+turn)%len(p.nodes)], ""
+}
+
+// list reads a hundred nodes.
+func list(*plane, int, int) (method, path, body string) {
+	return http.MethodGet, "/v1/nodes?limit=100", ""
+}
