@@ -124,7 +124,8 @@ func run(ctx context.Context, tx pgx.Tx, l *lane, batch []event.Recorded) (err e
 // passing reports whether an error is of the moment and not of the event: the context ended, the connection or the
 // server is away, or another transaction was in the way.
 func passing(ctx context.Context, tx pgx.Tx, err error) bool {
-	if ctx.Err() != nil || tx.Conn().IsClosed() || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if ended || ctx.Err() != nil || tx.Conn().IsClosed() {
 		return true
 	}
 	var answered *pgconn.PgError

@@ -31,7 +31,7 @@ import (
 
 // The fleet of the benchmarks: lives interleaved, as they are in a real log.
 const (
-	benchNodes  = 1000
+	benchNodes  = 2000
 	benchRounds = 6
 )
 

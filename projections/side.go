@@ -30,7 +30,8 @@ func newSide(ctx context.Context, conn *pgx.Conn, store event.Store, l *lane, sc
 		if err := tx.QueryRow(ctx, "SELECT current_schema()").Scan(&s.live); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, fmt.Sprintf("DROP SCHEMA IF EXISTS %s CASCADE; CREATE SCHEMA %s", schema, schema)); err != nil {
+		fresh := fmt.Sprintf("DROP SCHEMA IF EXISTS %s CASCADE; CREATE SCHEMA %s", schema, schema)
+		if _, err := tx.Exec(ctx, fresh); err != nil {
 			return err
 		}
 		for _, table := range l.Tables {
@@ -55,7 +56,8 @@ func (s *side) copyTable(ctx context.Context, tx pgx.Tx, table string) error {
 	if err := tx.QueryRow(ctx, settings, table).Scan(&with); err != nil {
 		return err
 	}
-	const indexes = `SELECT pg_get_indexdef(i.indexrelid, 0, true), i.indisunique, CASE WHEN c.conname IS NULL THEN '' ELSE format(
+	const indexes = `SELECT pg_get_indexdef(i.indexrelid, 0, true), i.indisunique,
+			CASE WHEN c.conname IS NULL THEN '' ELSE format(
 			'ALTER TABLE %I ADD CONSTRAINT %I %s USING INDEX %I', $1::text, c.conname,
 			CASE c.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, x.relname) END
 		FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
@@ -65,8 +67,10 @@ func (s *side) copyTable(ctx context.Context, tx pgx.Tx, table string) error {
 	if err != nil {
 		return err
 	}
-	now := []string{fmt.Sprintf("CREATE TABLE %s.%s (LIKE %s INCLUDING ALL EXCLUDING INDEXES) %s", s.schema, table, table, with)}
-	now = append(now, "SET LOCAL search_path = "+s.path())
+	now := []string{
+		fmt.Sprintf("CREATE TABLE %s.%s (LIKE %s INCLUDING ALL EXCLUDING INDEXES) %s", s.schema, table, table, with),
+		"SET LOCAL search_path = " + s.path(),
+	}
 	var index, constraint string
 	var unique bool
 	_, err = pgx.ForEachRow(rows, []any{&index, &unique, &constraint}, func() error {

@@ -84,7 +84,8 @@ func (s *side) verify(ctx context.Context, progress func(Progress)) ([]Differenc
 
 // compare lists the rows that only one of the two tables has, a changed row once.
 func (s *side) compare(ctx context.Context, tx pgx.Tx, table string) ([]Difference, error) {
-	const key = `SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+	const key = `SELECT a.attname
+		FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
 		WHERE i.indrelid = to_regclass($1) AND i.indisprimary`
 	rows, err := tx.Query(ctx, key, s.live+"."+table)
 	if err != nil {

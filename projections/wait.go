@@ -44,7 +44,8 @@ func (r *Runner) Wait(ctx context.Context, name string, position event.Position)
 }
 
 func late(ctx context.Context, name string, reached, position event.Position) error {
-	return fault.Wrap(ctx.Err(), fault.Timeout, "the read model %s is at position %s, not yet at %s", name, reached, position).
+	return fault.
+		Wrap(ctx.Err(), fault.Timeout, "the read model %s is at position %s, not yet at %s", name, reached, position).
 		WithDetail("projection", name).WithDetail("reached", reached).WithDetail("position", position).
 		WithRemedy(fmt.Sprintf("read again with minPosition=%s: what was written is safe in the log", position))
 }

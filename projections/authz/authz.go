@@ -55,7 +55,9 @@ func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
 	for _, e := range batch {
 		keys[e.Stream.Category()] = append(keys[e.Stream.Category()], e.Stream.ID())
 	}
-	f := &fold{nodes: projections.Rows[nodeRow]{}, tokens: projections.Rows[tokenRow]{}, bindings: projections.Rows[bindingRow]{}}
+	f := &fold{
+		nodes: projections.Rows[nodeRow]{}, tokens: projections.Rows[tokenRow]{}, bindings: projections.Rows[bindingRow]{},
+	}
 	var err [4]error
 	f.tenants, err[0] = tenants.Load(ctx, tx, keys[tenant.Category])
 	f.sites, err[1] = sites.Load(ctx, tx, keys[site.Category])

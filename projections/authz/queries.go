@@ -21,7 +21,9 @@ func GetTenant(ctx context.Context, db projections.DB, s projections.Scope, t id
 
 // ListTenants reads one page, newest first, and the cursor of the next. Errors: INVALID_INPUT for a bad limit or
 // cursor.
-func ListTenants(ctx context.Context, db projections.DB, s projections.Scope, p projections.Page) ([]Tenant, string, error) {
+func ListTenants(
+	ctx context.Context, db projections.DB, s projections.Scope, p projections.Page,
+) ([]Tenant, string, error) {
 	l := listing{table: "authz_tenants", key: "tenant_id", valid: valid[id.Tenant], page: p}
 	l.where.Within(s, tenantPlace)
 	return list(ctx, db, l, tenantRow.resource)
@@ -121,7 +123,10 @@ func valid[T any, PT interface {
 	return PT(new(T)).UnmarshalText([]byte(key)) == nil
 }
 
-func list[R, T any](ctx context.Context, db projections.DB, l listing, resource func(R) (T, error)) ([]T, string, error) {
+// list reads one page.
+func list[R, T any](
+	ctx context.Context, db projections.DB, l listing, resource func(R) (T, error),
+) ([]T, string, error) {
 	size, err := l.page.Size()
 	if err != nil {
 		return nil, "", err

@@ -27,8 +27,10 @@ type OrphanedClaim struct {
 // neither has changed since a time.
 const orphans = `SELECT * FROM (
 		SELECT c.kind, c.scope, c.value, c.node_id, c.position, greatest(c.at, n.last_at) AS at,
-			coalesce(n.tenant_id, '') AS tenant_id, coalesce(nullif(n.site_id, ''), c.scope) AS site_id, coalesce(n.pool_id, '') AS pool_id,
-			CASE WHEN n.node_id IS NULL THEN 'never appeared' WHEN n.voided THEN 'was never enrolled' ELSE 'is retired' END AS reason
+			coalesce(n.tenant_id, '') AS tenant_id, coalesce(nullif(n.site_id, ''), c.scope) AS site_id,
+			coalesce(n.pool_id, '') AS pool_id,
+			CASE WHEN n.node_id IS NULL THEN 'never appeared' WHEN n.voided THEN 'was never enrolled'
+				ELSE 'is retired' END AS reason
 		FROM doctor_claims c LEFT JOIN doctor_nodes n USING (node_id)
 		WHERE n.node_id IS NULL OR n.voided OR n.provision_state = 'retired') o`
 
@@ -49,7 +51,8 @@ func orphansWithin(
 	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c OrphanedClaim, err error) {
 		var site, pool string
-		err = row.Scan(&c.Key.Kind, &c.Key.Scope, &c.Key.Value, &c.Holder, &c.Position, &c.At, &c.Tenant, &site, &pool, &c.Reason)
+		err = row.Scan(&c.Key.Kind, &c.Key.Scope, &c.Key.Value, &c.Holder, &c.Position, &c.At,
+			&c.Tenant, &site, &pool, &c.Reason)
 		c.At = c.At.UTC()
 		return c, err
 	})

@@ -141,7 +141,8 @@ func (in Input) projections() []Finding {
 			continue
 		case s.Error != "" && s.FailedAt != nil:
 			f.Code, f.Since = ProjectionStopped, *s.FailedAt
-			f.Message = fmt.Sprintf("the read model %s can't apply the event at position %s: %s", s.Projection, s.ErrorPosition, s.Error)
+			f.Message = fmt.Sprintf("the read model %s can't apply the event at position %s: %s",
+				s.Projection, s.ErrorPosition, s.Error)
 			f.Details["errorPosition"] = s.ErrorPosition
 		case s.Since != nil && in.Now.Sub(*s.Since) >= in.Lagging:
 			f.Code, f.Since = ProjectionLagging, *s.Since
@@ -164,7 +165,8 @@ func failed(ctx context.Context, db projections.DB, in Input) ([]Finding, error)
 	w.Add("provision_state = {}", string(node.Failed))
 	w.Within(in.Scope, place)
 	return machines(ctx, db, w, "entered_at", func(r nodeRow) Finding {
-		f := Finding{Code: MetalFailed, Since: r.EnteredAt, Details: map[string]any{"failedFrom": r.FailedFrom, "by": r.FailedBy}}
+		f := Finding{Code: MetalFailed, Since: r.EnteredAt}
+		f.Details = map[string]any{"failedFrom": r.FailedFrom, "by": r.FailedBy}
 		f.Message = fmt.Sprintf("%s failed while %s: %s", r.Name, r.FailedFrom, r.ErrorMessage)
 		if r.FailedBy == string(node.VerbAbort) {
 			f.Message = fmt.Sprintf("%s was aborted while %s: %s", r.Name, r.FailedFrom, r.ErrorMessage)
@@ -190,7 +192,8 @@ func stalled(ctx context.Context, db projections.DB, in Input) ([]Finding, error
 	return machines(ctx, db, w, "last_at", func(r nodeRow) Finding {
 		return Finding{
 			Code: MetalStalled, Since: r.LastAt,
-			Message: fmt.Sprintf("nothing has happened to %s, in %s, for %s", r.Name, r.Provision, in.Now.Sub(r.LastAt).Round(time.Second)),
+			Message: fmt.Sprintf("nothing has happened to %s, in %s, for %s",
+				r.Name, r.Provision, in.Now.Sub(r.LastAt).Round(time.Second)),
 			Details: map[string]any{"provisionState": r.Provision, "lastPosition": r.LastPosition},
 		}
 	})
@@ -200,7 +203,8 @@ func stalled(ctx context.Context, db projections.DB, in Input) ([]Finding, error
 func machines(
 	ctx context.Context, db projections.DB, w projections.Where, since string, finding func(nodeRow) Finding,
 ) ([]Finding, error) {
-	sql := `SELECT to_json(t) FROM doctor_nodes t` + w.SQL() + ` ORDER BY ` + since + `, node_id LIMIT ` + w.Arg(maxFindings)
+	sql := `SELECT to_json(t) FROM doctor_nodes t` + w.SQL() + ` ORDER BY ` + since + `, node_id LIMIT ` +
+		w.Arg(maxFindings)
 	rows, err := db.Query(ctx, sql, w.Args()...)
 	if err != nil {
 		return nil, fmt.Errorf("findings: %w", err)

@@ -123,7 +123,8 @@ func (b *belongings) write(ctx context.Context, tx pgx.Tx) error {
 	if len(b.stream) == 0 {
 		return nil
 	}
-	const sql = `INSERT INTO history_streams SELECT * FROM unnest($1::text[], $2::text[], $3::int8[]) ON CONFLICT DO NOTHING`
+	const sql = `INSERT INTO history_streams SELECT * FROM unnest($1::text[], $2::text[], $3::int8[])
+		ON CONFLICT DO NOTHING`
 	if _, err := tx.Exec(ctx, sql, b.stream, b.owner, b.since); err != nil {
 		return fmt.Errorf("write streams: %w", err)
 	}
@@ -143,7 +144,8 @@ func (c *columns) add(owner string, e event.Recorded) {
 	c.owner, c.id = append(c.owner, owner), append(c.id, e.ID.String())
 	c.stream, c.kind = append(c.stream, string(e.Stream)), append(c.kind, projections.Text(e.Type))
 	c.at, c.decided = append(c.at, e.At), append(c.decided, e.Meta.At)
-	c.tenant, c.subject = append(c.tenant, projections.Text(e.Meta.Tenant)), append(c.subject, projections.Text(e.Meta.Subject))
+	c.tenant = append(c.tenant, projections.Text(e.Meta.Tenant))
+	c.subject = append(c.subject, projections.Text(e.Meta.Subject))
 	c.principal = append(c.principal, projections.Text(e.Meta.Principal))
 	c.request = append(c.request, projections.Text(e.Meta.RequestID))
 	c.correlation = append(c.correlation, projections.Text(e.Meta.CorrelationID))
@@ -151,8 +153,8 @@ func (c *columns) add(owner string, e event.Recorded) {
 	c.data = append(c.data, projections.Text(string(e.Data)))
 }
 
-const insert = `INSERT INTO history_events (position, version, node_id, event_id, stream, type, at, decided_at, tenant, subject,
-		principal, request_id, correlation_id, causation_id, data)
+const insert = `INSERT INTO history_events (position, version, node_id, event_id, stream, type, at, decided_at,
+		tenant, subject, principal, request_id, correlation_id, causation_id, data)
 	SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::timestamptz[],
 		$8::timestamptz[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
 	ON CONFLICT DO NOTHING`

@@ -49,9 +49,8 @@ func (m Moment) check(ctx context.Context, store event.Store, now time.Time) err
 		return fault.Invalid(fault.Issue{Path: "query.at", Message: "the log ends at position " + head.String()}).
 			WithDetail("head", head)
 	case m.Position == 0 && m.Time.After(now):
-		return fault.Invalid(fault.Issue{
-			Path: "query.at", Message: "in the future: it is " + now.UTC().Format(time.RFC3339) + ", and the log ends at position " + head.String(),
-		}).WithDetail("head", head)
+		text := fmt.Sprintf("in the future: it is %s, and the log ends at position %s", now.UTC().Format(time.RFC3339), head)
+		return fault.Invalid(fault.Issue{Path: "query.at", Message: text}).WithDetail("head", head)
 	}
 	return nil
 }

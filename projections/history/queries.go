@@ -44,6 +44,10 @@ const (
 	OldestFirst Order = "oldest"
 )
 
+// entryColumns are what scan reads.
+const entryColumns = `event_id, node_id, stream, version, position, type, at, decided_at, tenant, subject, principal,
+	request_id, correlation_id, causation_id, data`
+
 const listName = "history"
 
 // List reads one page of a machine's events in causal order or against it, and the cursor of the next page, empty
@@ -73,8 +77,7 @@ func List(
 		}
 		w.Add(beyond, position)
 	}
-	sql := `SELECT event_id, node_id, stream, version, position, type, at, decided_at, tenant, subject, principal, request_id,
-		correlation_id, causation_id, data FROM history_events` + w.SQL() + ` ORDER BY position ` + direction +
+	sql := `SELECT ` + entryColumns + ` FROM history_events` + w.SQL() + ` ORDER BY position ` + direction +
 		` LIMIT ` + w.Arg(size+1)
 	rows, err := db.Query(ctx, sql, w.Args()...)
 	if err != nil {
@@ -106,8 +109,7 @@ func isPosition(key string) bool {
 // Chain is an event with what led to it: the entries of a machine that share its correlation, oldest first, at most a
 // page. Whether the caller may see the machine is checked before.
 func Chain(ctx context.Context, db projections.DB, n id.Node, correlation string) ([]Entry, error) {
-	const sql = `SELECT event_id, node_id, stream, version, position, type, at, decided_at, tenant, subject, principal,
-		request_id, correlation_id, causation_id, data FROM history_events
+	const sql = `SELECT ` + entryColumns + ` FROM history_events
 		WHERE node_id = $1 AND correlation_id = $2 ORDER BY position DESC LIMIT $3`
 	rows, err := db.Query(ctx, sql, n.String(), correlation, projections.MaxPage)
 	if err != nil {

@@ -28,7 +28,8 @@ func Find(ctx context.Context, db projections.DB, n id.Node) (Row, error) {
 		WHERE node_id = $1 AND provision_state <> ''`
 	row := Row{Place: projections.Place{Node: n.String()}}
 	var version int64
-	err := db.QueryRow(ctx, sql, row.Place.Node).Scan(&row.Place.Tenant, &row.Place.Site, &row.Place.Pool, &version, &row.JSON)
+	p := &row.Place
+	err := db.QueryRow(ctx, sql, p.Node).Scan(&p.Tenant, &p.Site, &p.Pool, &version, &row.JSON)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Row{}, fault.New(fault.NotFound, "there is no node %s", n)
 	}

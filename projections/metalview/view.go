@@ -26,7 +26,7 @@ type View struct {
 	MaintenanceReason string              `json:"maintenanceReason,omitempty"`
 	Cordoned          bool                `json:"cordoned"`
 	CordonReason      string              `json:"cordonReason,omitempty"`
-	Schedulable       bool                `json:"schedulable"` // the state allows work, and no maintenance or cordon forbids it
+	Schedulable       bool                `json:"schedulable"` // no maintenance or cordon forbids work
 	Connectivity      string              `json:"connectivity"`
 	Power             string              `json:"power"`                 // on, off or unknown: as last observed
 	PowerAction       node.PowerAction    `json:"powerAction,omitempty"` // asked for and not yet observed
@@ -40,8 +40,8 @@ type View struct {
 	Unrescuing        bool                `json:"unrescuing,omitempty"`      // leaving rescue was asked for
 	FailedFrom        node.ProvisionState `json:"failedFrom,omitempty"`
 	LastError         *node.Failure       `json:"lastError,omitempty"`
-	ReleaseUnverified bool                `json:"releaseUnverified,omitempty"` // ready without a verified wipe, by pool policy
-	WipeVerified      bool                `json:"wipeVerified"`                // of every disk, since they were last written
+	ReleaseUnverified bool                `json:"releaseUnverified,omitempty"` // ready without a verified wipe
+	WipeVerified      bool                `json:"wipeVerified"`                // of every disk since last written
 	Version           event.Version       `json:"version"`                     // what If-Match compares
 	Position          event.Position      `json:"position"`                    // of the newest event in the view
 	UpdatedAt         time.Time           `json:"updatedAt"`                   // when the log took that event

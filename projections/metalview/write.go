@@ -13,8 +13,8 @@ import (
 	"github.com/better-compute/metal/projections"
 )
 
-const upsert = `INSERT INTO metalview_nodes (node_id, tenant_id, site_id, pool_id, name, labels, provision_state, maintenance,
-		cordoned, created_position, created_at, version, position, updated_at, state, view)
+const upsert = `INSERT INTO metalview_nodes (node_id, tenant_id, site_id, pool_id, name, labels, provision_state,
+		maintenance, cordoned, created_position, created_at, version, position, updated_at, state, view)
 	SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::text[], $8::bool[],
 		$9::bool[], $10::int8[], $11::timestamptz[], $12::int8[], $13::int8[], $14::timestamptz[], $15::text[], $16::text[])
 	ON CONFLICT (node_id) DO UPDATE SET tenant_id = excluded.tenant_id, site_id = excluded.site_id,
@@ -32,11 +32,25 @@ type columns struct {
 	state, view                                       []string
 }
 
-// Flush writes every row held in one statement, in the order of ids. An enrollment that was voided has no row.
+// flushRows is how many rows one statement writes.
+const flushRows = 1000
+
+// Flush writes every row held, in the order of ids.
 func (f *fold) Flush(ctx context.Context, tx pgx.Tx) error {
+	for keys := range slices.Chunk(slices.Sorted(maps.Keys(f.rows)), flushRows) {
+		if err := f.write(ctx, tx, keys); err != nil {
+			return err
+		}
+	}
+	clear(f.rows)
+	return nil
+}
+
+// write writes the rows of some machines. An enrollment that was voided has no row.
+func (f *fold) write(ctx context.Context, tx pgx.Tx, keys []string) error {
 	var c columns
 	var voided []string
-	for _, key := range slices.Sorted(maps.Keys(f.rows)) {
+	for _, key := range keys {
 		r := f.rows[key]
 		switch {
 		case r.state.Voided:
@@ -45,7 +59,6 @@ func (f *fold) Flush(ctx context.Context, tx pgx.Tx) error {
 			c.add(key, r)
 		}
 	}
-	clear(f.rows)
 	if len(voided) > 0 {
 		if _, err := tx.Exec(ctx, `DELETE FROM metalview_nodes WHERE node_id = ANY($1)`, voided); err != nil {
 			return fmt.Errorf("delete voided nodes: %w", err)
@@ -54,8 +67,8 @@ func (f *fold) Flush(ctx context.Context, tx pgx.Tx) error {
 	if len(c.node) == 0 {
 		return nil
 	}
-	_, err := tx.Exec(ctx, upsert, c.node, c.tenant, c.site, c.pool, c.name, c.labels, c.provision, c.maintenance, c.cordoned,
-		c.createdPosition, c.createdAt, c.version, c.position, c.at, c.state, c.view)
+	_, err := tx.Exec(ctx, upsert, c.node, c.tenant, c.site, c.pool, c.name, c.labels, c.provision,
+		c.maintenance, c.cordoned, c.createdPosition, c.createdAt, c.version, c.position, c.at, c.state, c.view)
 	if err != nil {
 		return fmt.Errorf("write nodes: %w", err)
 	}
@@ -66,7 +79,8 @@ func (c *columns) add(key string, r *row) {
 	s := r.state
 	c.node, c.tenant = append(c.node, key), append(c.tenant, s.Tenant.String())
 	c.site, c.pool = append(c.site, s.Site.String()), append(c.pool, s.Pool.String())
-	c.name, c.labels = append(c.name, projections.Text(s.Name)), append(c.labels, projections.JSON(projections.Labels(s.Labels)))
+	c.name = append(c.name, projections.Text(s.Name))
+	c.labels = append(c.labels, projections.JSON(projections.Labels(s.Labels)))
 	c.provision = append(c.provision, string(s.Provision))
 	c.maintenance, c.cordoned = append(c.maintenance, s.Maintenance != nil), append(c.cordoned, s.Cordon != nil)
 	c.createdPosition, c.createdAt = append(c.createdPosition, int64(r.createdPosition)), append(c.createdAt, r.createdAt)

@@ -55,7 +55,9 @@ func Event(t *rapid.T, machine id.Node) event.Event {
 		rapid.Just[event.Event](node.MaintenanceLeft{}),
 		rapid.Just[event.Event](node.Cordoned{Reason: text.Draw(t, "cordon")}),
 		rapid.Just[event.Event](node.Uncordoned{}),
-		rapid.Just[event.Event](node.HardwareRecorded{Source: node.InBand, Hardware: node.Hardware{Disks: []node.Disk{disk}}}),
+		rapid.Just[event.Event](node.HardwareRecorded{
+			Source: node.InBand, Hardware: node.Hardware{Disks: []node.Disk{disk}},
+		}),
 		rapid.Just[event.Event](node.WipeAttested{Wipe: node.Wipe{
 			Workflow: workflow, Signed: true, Method: node.WipeQuick,
 			Disks: []node.WipedDisk{{Disk: disk, Method: node.WipeQuick, ReadBack: true}},

@@ -48,7 +48,8 @@ func CatchUp(t testing.TB, pool *pgxpool.Pool, store event.Store, p projections.
 // Reset takes a projection back to before the first event.
 func Reset(t testing.TB, pool *pgxpool.Pool, p projections.Projection) {
 	t.Helper()
-	sql := fmt.Sprintf("TRUNCATE %s; DELETE FROM checkpoints WHERE projection = '%s'", strings.Join(p.Tables, ", "), p.Name)
+	tables := strings.Join(p.Tables, ", ")
+	sql := fmt.Sprintf("TRUNCATE %s; DELETE FROM checkpoints WHERE projection = '%s'", tables, p.Name)
 	if _, err := pool.Exec(t.Context(), sql); err != nil {
 		t.Fatal(err)
 	}
