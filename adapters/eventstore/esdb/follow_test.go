@@ -9,8 +9,8 @@ import (
 
 // wait calls Changed in the background.
 func wait(t *testing.T, s event.Store, after event.Position) <-chan error {
-	woken := make(chan error, 1)
-	go func() { woken <- s.Changed(t.Context(), after) }()
+	woken, ctx := make(chan error, 1), expired(t, 30*time.Second)
+	go func() { woken <- s.Changed(ctx, after) }()
 	return woken
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,15 +16,15 @@ import (
 
 // TestLeaderMoved moves the leader under a store, with and without the old node staying alive.
 func TestLeaderMoved(t *testing.T) {
-	first := esdbtest.Start(t)
-	second := first.Peer()
-	for name, url := range map[string]string{"one address": first.URL(), "cluster": first.ClusterURL()} {
+	for name, url := range map[string]func(*esdbtest.Server) string{
+		"one address": (*esdbtest.Server).URL, "cluster": (*esdbtest.Server).ClusterURL,
+	} {
 		t.Run(name, func(t *testing.T) {
-			first.Lead()
-			store := open(t, url, registry(t), brisk())
-			stream := event.StreamOf("thing", strings.ReplaceAll(name, " ", "_"))
+			first := esdbtest.Start(t)
+			second := first.Peer()
+			store, stream := open(t, url(first), registry(t), brisk()), event.Stream("thing-1")
 			add(t, store, stream, 0, dones(2)...)
-			seen := tail(t.Context(), t, open(t, url, registry(t), brisk()), 0)
+			seen := tail(expired(t, 30*time.Second), t, open(t, url(first), registry(t), brisk()), 165)
 			second.Lead()
 			add(t, store, stream, 2, done{})
 			first.Lead()
@@ -37,7 +36,9 @@ func TestLeaderMoved(t *testing.T) {
 				add(t, store, stream, event.Version(153+n), done{})
 			}
 			count(t, store, stream, 165)
-			<-seen
+			if events := <-seen; len(events) != 165 {
+				t.Errorf("a reader that tails saw %d events, not 165", len(events))
+			}
 		})
 	}
 }
@@ -53,7 +54,7 @@ func TestLeaderDied(t *testing.T) {
 	eventually(t, "a subscription", func() bool { return first.Subscriptions() > 0 })
 	first.Stop()
 	second.Lead()
-	if err := insist(t.Context(), other, "thing-1", 2, done{}); err != nil {
+	if err := insist(expired(t, 30*time.Second), other, "thing-1", 2, done{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-woken; err != nil {
@@ -85,11 +86,11 @@ func TestCloseUnderCalls(t *testing.T) {
 					case 3:
 						err = store.Changed(t.Context(), 1<<40)
 					}
-					if err != nil {
-						return
-					}
 					if n == 0 {
 						started <- struct{}{}
+					}
+					if err != nil {
+						return
 					}
 				}
 			})

@@ -159,7 +159,7 @@ func TestHangingServer(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	server.Hang(false)
-	if err := insist(t.Context(), other, "thing-2", 0, done{}); err != nil {
+	if err := insist(expired(t, 30*time.Second), other, "thing-2", 0, done{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-woken; err != nil {

@@ -89,7 +89,7 @@ func registry(t *testing.T) *event.Registry {
 
 // brisk are options under which a test need not wait long for what goes wrong.
 func brisk() esdb.Options {
-	return esdb.Options{Patience: 3 * time.Second, CallTimeout: time.Second, Watch: 200 * time.Millisecond}
+	return esdb.Options{Patience: 5 * time.Second, CallTimeout: 2 * time.Second, Watch: 200 * time.Millisecond}
 }
 
 // start gives a server and a store on it.
