@@ -63,6 +63,7 @@ type API struct {
 	hub        *hub
 	followers  followers
 	heartbeat  time.Duration
+	writing    time.Duration // bounds one write to a follower
 	auditing   chan struct{} // holds a token while the whole log is being read
 	nodeFields map[string]bool
 	huma       huma.API
@@ -79,7 +80,7 @@ func New(cfg Config) (*API, error) {
 		outcomes: cfg.Outcomes, signer: cfg.Signer, clock: cfg.Clock, log: cfg.Logger,
 		version: cfg.Version, observer: cfg.Observer, requestKey: cfg.RequestKey,
 		tokens: newTokens(cfg.DB, cfg.Clock), attempts: newLimiter(attemptBurst, attemptRefill, mostAddresses),
-		followers: followers{count: map[id.Principal]int{}}, heartbeat: heartbeat, auditing: make(chan struct{}, 1),
+		followers: followers{count: map[id.Principal]int{}}, heartbeat: heartbeat, writing: writeTimeout, auditing: make(chan struct{}, 1),
 	}
 	if a.observer == nil {
 		a.observer = unobserved{}

@@ -3,7 +3,9 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -36,7 +38,7 @@ type follower struct {
 // run writes until the caller goes, is too slow, may no longer follow, or the hub stops.
 func (f *follower) run(ctx context.Context) {
 	defer f.out.end()
-	if f.out.begin() != nil {
+	if !f.took(f.out.begin()) {
 		return
 	}
 	beat := time.NewTicker(f.api.heartbeat)
@@ -101,17 +103,27 @@ func (f *follower) write(ctx context.Context, events []event.Recorded, head even
 		if !f.filter.takes(e) {
 			continue
 		}
-		if err := f.out.event(e); err != nil {
-			f.api.observer.CutOff()
+		if !f.took(f.out.event(e)) {
 			return false
 		}
 	}
+	if !f.took(f.out.flush()) {
+		return false
+	}
 	f.at = head
-	return f.out.flush() == nil
+	return true
+}
+
+// took reports whether a write went through. One that ran into its deadline is a reader that takes nothing.
+func (f *follower) took(err error) bool {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		f.slow()
+	}
+	return err == nil
 }
 
 func (f *follower) beat(ctx context.Context) bool {
-	return f.renew(ctx, 0) && f.out.heartbeat() == nil
+	return f.renew(ctx, 0) && f.took(f.out.heartbeat())
 }
 
 // renew looks the caller's token up again, once the read model has reached a position.
@@ -135,9 +147,14 @@ func (f *follower) renew(ctx context.Context, at event.Position) bool {
 
 // cutOff ends the stream of a reader that is too slow, telling it where to resume if it still takes that.
 func (f *follower) cutOff() {
+	f.slow()
+	_ = f.out.note("lagging", map[string]string{"position": f.at.String(), "remedy": "follow again from this position"})
+}
+
+// slow tells of a reader that is cut off.
+func (f *follower) slow() {
 	f.api.observer.CutOff()
 	f.api.log.Warn("a follower of events was too slow", "requestId", requestOf(f.r.Context()).id, "position", uint64(f.at))
-	_ = f.out.note("lagging", map[string]string{"position": f.at.String(), "remedy": "follow again from this position"})
 }
 
 // followers counts the streams of each principal.
@@ -171,8 +188,8 @@ type sse struct {
 	timeout time.Duration
 }
 
-func newSSE(w http.ResponseWriter) *sse {
-	return &sse{w: w, control: http.NewResponseController(w), timeout: writeTimeout}
+func newSSE(w http.ResponseWriter, timeout time.Duration) *sse {
+	return &sse{w: w, control: http.NewResponseController(w), timeout: timeout}
 }
 
 func (s *sse) begin() error {
