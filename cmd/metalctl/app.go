@@ -21,6 +21,8 @@ type app struct {
 	flag globalFlags
 
 	inTerminal, outTerminal bool
+
+	started bool // a command runs: an error before that is one of usage
 }
 
 // globalFlags are those of every command.

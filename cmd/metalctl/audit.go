@@ -37,7 +37,7 @@ func newAuditVerify(a *app) *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Take every hash of the log again", Long: withExits(verifyLong, watchExits), Args: cobra.NoArgs,
-		Example: "  metalctl audit head head.json        # keep it elsewhere\n  metalctl audit verify --expect head.json",
+		Example: "  metalctl audit verify --expect head.json",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.verifyLog(cmd.Context(), f) },
 	}
 	cmd.Flags().StringVar(&f.expect, "expect", "", "a head that was kept: the log must still hold what it vouches for")
@@ -50,7 +50,7 @@ func newAuditHead(a *app) *cobra.Command {
 		Use: "head [FILE]", Short: "Get the signed head of the log, to be kept elsewhere", Args: cobra.MaximumNArgs(1),
 		Long: withExits(`Asks the control plane to check its log and to sign a head of it, checks the signature, and writes it to FILE or to
 standard output, as JSON. Keep it where nobody who runs the control plane can change it.`, remoteExits),
-		Example: "  metalctl audit head \"heads/$(date -I).json\"",
+		Example: "  metalctl audit head head.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -85,7 +85,7 @@ func newAuditExport(a *app) *cobra.Command {
 		Use: "export FILE", Short: "Copy the whole log to a file", Args: cobra.ExactArgs(1),
 		Long: withExits(`Copies the whole log to a file that only you can read, byte for byte, one event on each line (NDJSON). It holds no secrets.
 Check it with audit verify --log. The file appears when it is whole. Needs compute:audit:read on the root tenant.`, remoteExits),
-		Example: "  metalctl audit export log.ndjson && metalctl audit verify --log log.ndjson",
+		Example: "  metalctl audit export log.ndjson",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.exportLog(cmd.Context(), args[0])
 		},

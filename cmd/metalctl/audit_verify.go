@@ -45,10 +45,10 @@ func (v *verifier) difference(stream string, version uint64, format string, args
 }
 
 // add checks one event against the end of its stream, and makes it the end.
-func (v *verifier) add(e contract.AuditEvent) error {
+func (v *verifier) add(e contract.AuditEvent) {
 	id, err := uuid.Parse(e.ID)
 	if err != nil {
-		return fmt.Errorf("the event at position %d has no id", e.Position)
+		v.difference(e.Stream, e.Version, "its id is not a UUID")
 	}
 	hash := event.Wire{
 		ID: id, Stream: event.Stream(e.Stream), Version: event.Version(e.Version), Type: e.Type, Schema: e.Schema,
@@ -73,7 +73,6 @@ func (v *verifier) add(e contract.AuditEvent) error {
 	v.heads[e.Stream] = tip{e.Version, hash}
 	v.events++
 	v.position = max(v.position, e.Position)
-	return nil
 }
 
 // digest is one hash over the end of every stream, as the control plane takes it: SHA-256 over a line with the format's
@@ -145,9 +144,7 @@ func (v *verifier) run(log iter.Seq2[contract.AuditEvent, error], heads map[stri
 			return err
 		}
 		compare(e.Position)
-		if err := v.add(e); err != nil {
-			return err
-		}
+		v.add(e)
 	}
 	for name, head := range heads {
 		if head != nil && head.Position > v.position {
@@ -194,6 +191,9 @@ func exported(file string) iter.Seq2[contract.AuditEvent, error] {
 			err := lines.Decode(&e)
 			if errors.Is(err, io.EOF) {
 				return
+			}
+			if err == nil && (e.ID == "" || e.Stream == "") {
+				err = errors.New("a line is no event")
 			}
 			if err != nil {
 				yield(e, usage("%s is not an export: %s", file, err))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +61,7 @@ var (
 // withExits puts the section EXIT STATUS under a command's description.
 func withExits(long string, exits []exitCode) string {
 	var s strings.Builder
-	s.WriteString(strings.TrimSpace(long) + "\n\nEXIT STATUS\n")
+	s.WriteString(wrapped(long) + "\n\nEXIT STATUS\n")
 	for _, row := range exitTable {
 		if !slices.Contains(exits, row.code) {
 			continue
@@ -75,6 +76,25 @@ func withExits(long string, exits []exitCode) string {
 		s.WriteString("\n")
 	}
 	return strings.TrimRight(s.String(), "\n")
+}
+
+// helpWidth is that of a plain terminal.
+const helpWidth = 80
+
+// wrapped lays out the paragraphs of a text.
+func wrapped(text string) string {
+	var lines []string
+	for _, paragraph := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		line := ""
+		for _, word := range strings.Fields(paragraph) {
+			if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > helpWidth {
+				lines, line = append(lines, line), ""
+			}
+			line = strings.TrimSpace(line + " " + word)
+		}
+		lines = append(lines, line, "")
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
 func exitOf(code fault.Code) exitCode {
@@ -109,6 +129,9 @@ func (a *app) finish(ctx context.Context, err error) int {
 		return int(exitInterrupted)
 	case errors.As(err, &bad):
 		a.say("metalctl: %s", bad.message)
+		return int(exitUsage)
+	case !a.started: // what the command line's parser refuses
+		a.say("metalctl: %s\nsee `metalctl --help`", err)
 		return int(exitUsage)
 	}
 	var said *told

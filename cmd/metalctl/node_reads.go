@@ -103,11 +103,11 @@ func (f *nodeFilter) given(cmd *cobra.Command) error {
 	return nil
 }
 
-func newListNodes(a *app, use string) *cobra.Command {
+func newListNodes(a *app, under string) *cobra.Command {
 	var f nodeFilter
 	cmd := &cobra.Command{
-		Use: use, Short: "List machines", Long: withExits(listNodesLong, remoteExits), Args: cobra.NoArgs,
-		Example: "  metalctl list nodes --state ready --pool pool_01k…\n  metalctl list nodes --label rack=7 -o name",
+		Use: "nodes", Short: "List machines", Long: withExits(listNodesLong, remoteExits), Args: cobra.NoArgs,
+		Example: "  metalctl " + under + "nodes --state ready --pool pool_01k…\n  metalctl " + under + "nodes --label rack=7 -o name",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.given(cmd); err != nil {
 				return err

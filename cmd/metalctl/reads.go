@@ -14,8 +14,8 @@ func addReads(root *cobra.Command, a *app) {
 		Use: "list", Short: "List things", GroupID: groupReads,
 		Long: withExits("Lists things, newest first: those that the credential may see.", remoteExits),
 	}
-	list.AddCommand(newListNodes(a, "nodes"), newListTenants(a), newListSites(a), newListPools(a), newListPrincipals(a))
-	nodes := newListNodes(a, "nodes")
+	list.AddCommand(newListNodes(a, "list "), newListTenants(a), newListSites(a), newListPools(a), newListPrincipals(a))
+	nodes := newListNodes(a, "")
 	nodes.Short, nodes.GroupID = "Short for list nodes", groupReads
 	root.AddCommand(get, list, nodes)
 	for _, cmd := range []*cobra.Command{

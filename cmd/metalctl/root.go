@@ -52,7 +52,7 @@ func newRoot(a *app) *cobra.Command {
 	addEstate(root, a)
 	addAccess(root, a)
 	root.AddCommand(newContext(a), newExplain(a), newVersion(a))
-	refuseUnknown(root)
+	a.refuseUnknown(root)
 	return root
 }
 
@@ -96,27 +96,27 @@ func words(list ...string) cobra.CompletionFunc {
 }
 
 // refuseUnknown makes every wrong use of a command a usage error, and a command of commands refuse what it does not know.
-func refuseUnknown(c *cobra.Command) {
+func (a *app) refuseUnknown(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		refuseUnknown(sub)
-	}
-	if args := c.Args; args != nil {
-		c.Args = func(cmd *cobra.Command, given []string) error {
-			if err := args(cmd, given); err != nil {
-				return usage("%s\nusage: %s", err, cmd.UseLine())
-			}
-			return nil
-		}
+		a.refuseUnknown(sub)
 	}
 	if c.HasParent() && c.HasSubCommands() && c.RunE == nil {
-		c.Args = cobra.ArbitraryArgs
+		c.Args, c.RunE = cobra.ArbitraryArgs, commandNeeded
+	}
+	if run := c.RunE; run != nil {
 		c.RunE = func(cmd *cobra.Command, given []string) error {
-			if len(given) > 0 {
-				return usage("there is no command %q\nsee `%s --help`", cmd.CommandPath()+" "+given[0], cmd.CommandPath())
-			}
-			return errors.Join(cmd.Help(), usage("a command is needed: %s", cmd.UseLine()))
+			a.started = true
+			return run(cmd, given)
 		}
 	}
+}
+
+// commandNeeded is what a command of commands does by itself.
+func commandNeeded(cmd *cobra.Command, given []string) error {
+	if len(given) > 0 {
+		return usage("there is no command %q\nsee `%s --help`", cmd.CommandPath()+" "+given[0], cmd.CommandPath())
+	}
+	return errors.Join(cmd.Help(), usage("a command is needed: %s COMMAND", cmd.CommandPath()))
 }
 
 func allExits() []exitCode {

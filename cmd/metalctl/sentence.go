@@ -85,9 +85,9 @@ func nodeSentence(e node.Event) string {
 }
 
 func movedSentence(m node.Moved) string {
-	s := fmt.Sprintf("%s: %s", m.Verb, m.To)
+	s := fmt.Sprintf("%s put it in %s", m.Verb, m.To)
 	if m.From != node.None {
-		s = fmt.Sprintf("%s: %s → %s", m.Verb, m.From, m.To)
+		s = fmt.Sprintf("%s moved it from %s to %s", m.Verb, m.From, m.To)
 	}
 	if m.Profile != nil {
 		s += fmt.Sprintf(", profile %s@%d", m.Profile.ID, m.Profile.Version)

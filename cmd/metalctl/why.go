@@ -133,11 +133,7 @@ func now(n contract.Node) string {
 		s.WriteString(".")
 	}
 	if info.Kind == node.WorkflowDriven && !atRest(n) {
-		if n.Workflow != "" {
-			_, _ = fmt.Fprintf(&s, " Workflow %s runs.", n.Workflow)
-		} else {
-			s.WriteString(" No workflow of it runs yet.")
-		}
+		s.WriteString(workflowNow(n, info))
 	}
 	if n.Maintenance {
 		s.WriteString(" It is in maintenance" + because(n.MaintenanceReason) + ".")
@@ -149,6 +145,13 @@ func now(n contract.Node) string {
 		s.WriteString(" Its disks are NOT proven wiped.")
 	}
 	return s.String()
+}
+
+func workflowNow(n contract.Node, info node.StateInfo) string {
+	if n.Workflow != "" {
+		return " Workflow " + n.Workflow + " runs."
+	}
+	return " It waits for its workflow, " + orElse(info.Profile, "that of its deploy profile") + ", to start."
 }
 
 // next lists what an operator can do, by the table that this program was built with.

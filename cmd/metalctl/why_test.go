@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/better-compute/metal/adapters/httpapi/client"
+	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/domain/node"
+)
+
+func happened(types ...string) []contract.Event {
+	events := make([]contract.Event, len(types))
+	for i, t := range types {
+		events[i] = contract.Event{Position: uint64(i + 1), Type: t, Schema: 1, Data: json.RawMessage(`{}`)}
+	}
+	return events
+}
+
+func TestTheChainBeginsAfterTheLastRest(t *testing.T) {
+	const p = "node.provision."
+	cases := map[string]struct {
+		types []string
+		want  int
+	}{
+		"nothing":             {nil, 0},
+		"enrolling":           {[]string{"node.enrolled", p + "enrolling"}, 0},
+		"on the way":          {[]string{"node.enrolled", p + "enrolling", p + "ready", p + "deploying"}, 3},
+		"at rest":             {[]string{"node.enrolled", p + "enrolling", p + "ready", p + "deploying", p + "deployed"}, 3},
+		"failed is no rest":   {[]string{p + "ready", p + "deploying", p + "failed", p + "releasing"}, 1},
+		"marks are no moves":  {[]string{p + "ready", p + "deploying", p + "deployed", "node.cordon.set"}, 1},
+		"a workflow is a way": {[]string{p + "ready", p + "deploying", p + "workflow"}, 1},
+	}
+	for name, c := range cases {
+		if got := lastRest(happened(c.types...)); got != c.want {
+			t.Errorf("%s: begins at %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestWhatCanBeDoneNext(t *testing.T) {
+	cases := map[string]struct {
+		node contract.Node
+		want []whyNext
+	}{
+		"failed": {
+			contract.Node{Provision: "failed", FailedFrom: "deploying"},
+			[]whyNext{{"retire", "retiring"}, {"abandon", "retired"}, {"recover", "releasing"}},
+		},
+		"enrolling, nothing runs": {contract.Node{Provision: "enrolling"}, []whyNext{}},
+		"enrolling":               {contract.Node{Provision: "enrolling", Workflow: "wf_1"}, []whyNext{{"abort", "failed"}}},
+		"rescue":                  {contract.Node{Provision: "rescue"}, []whyNext{{"undeploy", "releasing"}, {"unrescue", "deployed"}}},
+		"retired":                 {contract.Node{Provision: "retired"}, []whyNext{}},
+	}
+	for name, c := range cases {
+		if diff := cmp.Diff(c.want, next(c.node)); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
+
+func TestEveryStateIsTold(t *testing.T) {
+	for _, s := range node.States {
+		told := now(contract.Node{Provision: string(s.State), Maintenance: true, MaintenanceReason: "r", FailedFrom: "deploying"})
+		if !strings.Contains(told, s.Meaning) || !strings.Contains(told, `maintenance, because "r"`) {
+			t.Errorf("%s: %s", s.State, told)
+		}
+	}
+}
+
+// Every event of a machine has a sentence of its own, not the words of its type.
+func TestEveryEventHasASentence(t *testing.T) {
+	for _, spec := range node.Events {
+		zero, err := spec.Zero()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := zero.(node.Event); !ok || nodeSentence(e) == plainWords(zero.EventType()) {
+			t.Errorf("%T: %q", zero, nodeSentence(e))
+		}
+	}
+	if got := sentence(contract.Event{Type: "node.from.the.future", Schema: 9}); got != "node from the future" {
+		t.Error(got)
+	}
+}
+
+func TestFilterOfAWatchedList(t *testing.T) {
+	yes, no := true, false
+	n := contract.Node{
+		Provision: "ready", Pool: "p", Site: "s", Tenant: "t", Name: "rack7-u1", Labels: map[string]string{"rack": "7"}, Cordoned: true,
+	}
+	cases := []struct {
+		filter client.NodeFilter
+		want   bool
+	}{
+		{client.NodeFilter{}, true},
+		{client.NodeFilter{States: []string{"failed", "ready"}, Pool: "p", Site: "s", Tenant: "t", NamePrefix: "rack7"}, true},
+		{client.NodeFilter{States: []string{"failed"}}, false},
+		{client.NodeFilter{Labels: []string{"rack", "rack=7"}, Cordoned: &yes, Maintenance: &no}, true},
+		{client.NodeFilter{Labels: []string{"rack=8"}}, false},
+		{client.NodeFilter{Labels: []string{"row"}}, false},
+		{client.NodeFilter{Cordoned: &no}, false},
+		{client.NodeFilter{Pool: "q"}, false},
+		{client.NodeFilter{NamePrefix: "rack8"}, false},
+	}
+	for _, c := range cases {
+		if got := matches(c.filter, n); got != c.want {
+			t.Errorf("%+v: %t", c.filter, got)
+		}
+	}
+}
+
+func TestDifferencesOfStates(t *testing.T) {
+	got := differences(map[string]any{"a": 1.0, "b": "x", "c": true}, map[string]any{"b": "y", "c": true, "d": []any{1.0}})
+	if diff := cmp.Diff([]string{"- a 1", `~ b "x" → "y"`, "+ d [1]"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
