@@ -8,9 +8,9 @@
 //   - Calls can hang while the client looks for a node, whatever their context says: every call runs in a goroutine of
 //     its own and is left behind when its context ends.
 //   - Closing a client that has calls in flight panics: calls are counted, and a replaced client is closed by the last.
-//   - A client that forgets its connection and looks for a node again leaves the connection open, and when it finds none,
-//     its other callers wait for ever: it logs the error before it forgets, and from then on no call is let in (see
-//     manager.hear, which is why the module's version is pinned).
+//   - A client that forgets its connection and looks for a node again leaves the connection open, and when it finds
+//     none, its other callers wait for ever: it logs the error before it forgets, and from then on no call is let in
+//     (see manager.hear, which is why the module's version is pinned).
 //   - Messages that it does not know, and errors without the trailers it wants, make it panic: calls recover.
 //   - It loses a connection now and then when it moves to another leader: it is replaced after a few moves.
 //   - It never sends "requires-leader": this package does, so that a deposed leader refuses instead of answering with

@@ -21,8 +21,8 @@ type session struct {
 	closed   bool // whether gone is closed
 }
 
-// entry is the context of a call. The client first looks at it when it has its connection, so that is where the call has
-// entered.
+// entry is the context of a call. The client first looks at it when it has its connection, so that is where the call
+// has entered.
 type entry struct {
 	context.Context
 	entered func() // may be called again

@@ -18,10 +18,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestConformance runs the suite over the wire, with a server of its own for each case: a plain one, and one that answers
-// retries as some versions do, is shared with another installation and holds more events of its own than a read asks for
-// at a time. With METAL_TEST_ESDB=esdb://… it runs on that cluster as well, which should be one for tests: its user must
-// be allowed to read $all, and each case writes under a prefix of its own.
+// TestConformance runs the suite over the wire, with a server of its own for each case: a plain one, and one that
+// answers retries as some versions do, is shared with another installation and holds more events of its own than a read
+// asks for at a time. With METAL_TEST_ESDB=esdb://… it runs on that cluster as well, which should be one for tests: its
+// user must be allowed to read $all, and each case writes under a prefix of its own.
 func TestConformance(t *testing.T) {
 	t.Run("plain", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) storetest.Opener {
