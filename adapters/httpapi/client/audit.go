@@ -30,8 +30,8 @@ func (c *Client) AuditHead(ctx context.Context, o ...Option) (contract.AuditHead
 	return call[contract.AuditHead](ctx, c, opAuditHead, nil, nil, nil, o)
 }
 
-// AuditLog gives every stored event after a position byte for byte, in the order of positions, up to the end of the log as
-// it was when it was asked for. A connection that breaks off is resumed after the last event. An error ends it.
+// AuditLog gives every stored event after a position byte for byte, in the order of positions, up to the end of the log
+// as it was when it was asked for. A connection that breaks off is resumed after the last event. An error ends it.
 func (c *Client) AuditLog(ctx context.Context, after uint64, o ...Option) iter.Seq2[contract.AuditEvent, error] {
 	return func(yield func(contract.AuditEvent, error) bool) {
 		for failures := 0; ; {

@@ -1,9 +1,9 @@
 // Package client speaks the HTTP API of package contract: one method per operation.
 //
-// A mutation carries an Idempotency-Key of its own, so that it can be sent again safely: after a broken connection, a 503
-// or a 429 the client does so, with the same key, with growing pauses, and never applies anything twice. A read waits for
-// what the same client has written before. An error of the API is a *Problem; fault.CodeOf tells its code, also where the
-// control plane could not be reached (UNAVAILABLE). No error holds the token.
+// A mutation carries an Idempotency-Key of its own, so that it can be sent again safely: after a broken connection, a
+// 503 or a 429 the client does so, with the same key, with growing pauses, and never applies anything twice. A read
+// waits for what the same client has written before. An error of the API is a *Problem; fault.CodeOf tells its code,
+// also where the control plane could not be reached (UNAVAILABLE). No error holds the token.
 package client
 
 import (

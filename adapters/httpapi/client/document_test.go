@@ -259,8 +259,8 @@ func (d *openAPI) find(method, path string) (string, *documented) {
 	return "", nil
 }
 
-// check compares a request with its operation: no parameter and no field that is not in the document, and every field that
-// it needs.
+// check compares a request with its operation: no parameter and no field that is not in the document, and every field
+// that it needs.
 func (op *documented) check(t *testing.T, name string, d *openAPI, s sent) {
 	t.Helper()
 	for _, q := range s.query {

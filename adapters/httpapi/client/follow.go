@@ -25,8 +25,8 @@ type Feed struct {
 	Types   []string // any of them; node.* for all that begin so
 }
 
-// Follow gives events as they happen. A connection that breaks or falls silent is made anew after the last event that was
-// given, so that none is missed and none given twice. It ends with ctx, or after an error that would not go away: a
+// Follow gives events as they happen. A connection that breaks or falls silent is made anew after the last event that
+// was given, so that none is missed and none given twice. It ends with ctx, or after an error that would not go away: a
 // credential that is not accepted, a request that is not valid.
 func (c *Client) Follow(ctx context.Context, f Feed, o ...Option) iter.Seq2[contract.Event, error] {
 	return func(yield func(contract.Event, error) bool) {
@@ -53,7 +53,8 @@ func (c *Client) Follow(ctx context.Context, f Feed, o ...Option) iter.Seq2[cont
 	}
 }
 
-// start is where a follower begins. One that wants only what is new needs a place to resume from before the first event.
+// start is where a follower begins. One that wants only what is new needs a place to resume from before the first
+// event.
 func (c *Client) start(ctx context.Context, f Feed, o []Option) (uint64, error) {
 	if f.After != nil {
 		return *f.After, nil

@@ -20,8 +20,8 @@ const maxSSELine = 1 << 20
 
 var errLongLine = errors.New("a line of the stream of events is too long")
 
-// readSSE gives every event to take until the stream ends or take says stop. alive is called for whatever arrives, comments
-// among it.
+// readSSE gives every event to take until the stream ends or take says stop. alive is called for whatever arrives,
+// comments among it.
 func readSSE(from io.Reader, alive func(), take func(sseEvent) error) error {
 	r := bufio.NewReaderSize(from, 64<<10)
 	var e sseEvent
