@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/parser"
+	"go/token"
 	"io"
 	"io/fs"
 	"os"
@@ -38,7 +40,8 @@ func TestTheHouse(t *testing.T) {
 
 func listPackages(t *testing.T) (packages []pkg) {
 	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Doc,Imports", "./...")
+	list := exec.CommandContext(t.Context(), "go", "list",
+		"-json=ImportPath,Dir,Doc,GoFiles,TestGoFiles,XTestGoFiles,Imports", "./...")
 	list.Dir = root
 	var stderr bytes.Buffer
 	list.Stderr = &stderr
@@ -47,14 +50,37 @@ func listPackages(t *testing.T) (packages []pkg) {
 		t.Fatalf("go list: %v\n%s", err, stderr.String())
 	}
 	for in := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p pkg
+		var p struct {
+			pkg
+			Dir                                string
+			GoFiles, TestGoFiles, XTestGoFiles []string
+		}
 		if err := in.Decode(&p); errors.Is(err, io.EOF) {
 			return packages
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		packages = append(packages, p)
+		if len(p.GoFiles) == 0 { // of a folder with tests only, go list tells no comment
+			p.Doc = docOf(t, p.Dir, append(p.TestGoFiles, p.XTestGoFiles...))
+		}
+		packages = append(packages, p.pkg)
 	}
+}
+
+// docOf is the package comment in any of the files.
+func docOf(t *testing.T, directory string, files []string) string {
+	t.Helper()
+	for _, file := range files {
+		tree, err := parser.ParseFile(token.NewFileSet(), filepath.Join(directory, file), nil,
+			parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tree.Doc != nil {
+			return tree.Doc.Text()
+		}
+	}
+	return ""
 }
 
 // eachFile visits the module's own Go files and says how many there are.
