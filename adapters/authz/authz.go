@@ -1,8 +1,9 @@
 // Package authz decides who may do what, with Cedar policies (https://docs.cedarpolicy.com).
 //
-// The policies are data: schema/policies grants what a principal's bindings say, and an operator may add files that forbid
-// more. Everything that is decided on lies in a tree: a node in its pool, its site and its tenant, and all in the root
-// tenant; a binding reaches what lies in its scope. What a caller may not read does not exist for it, word for word.
+// The policies are data: schema/policies grants what a principal's bindings say, and an operator may add files that
+// forbid more. Everything that is decided on lies in a tree: a node in its pool, its site and its tenant, and all in
+// the root tenant; a binding reaches what lies in its scope. What a caller may not read does not exist for it, word for
+// word.
 package authz
 
 import (
@@ -23,8 +24,8 @@ type Authorizer struct {
 
 var _ commands.Authorizer = (*Authorizer)(nil)
 
-// New compiles the shipped policies and an operator's own, which only forbid. Errors: INVALID_CONFIG with every issue, each
-// at its file and line.
+// New compiles the shipped policies and an operator's own, which only forbid. Errors: INVALID_CONFIG with every issue,
+// each at its file and line.
 func New(own ...File) (*Authorizer, error) {
 	policies, err := compile(own)
 	if err != nil {
@@ -33,9 +34,9 @@ func New(own ...File) (*Authorizer, error) {
 	return &Authorizer{policies: policies, grants: newGrants()}, nil
 }
 
-// Allow returns nil where actor may do action on the resource; FORBIDDEN, with the action in the details, where it may only
-// read it; NOT_FOUND, as of a resource that was never there, where it may not even read it. The control plane itself may do
-// everything: no policy can stop a machine halfway.
+// Allow returns nil where actor may do action on the resource; FORBIDDEN, with the action in the details, where it may
+// only read it; NOT_FOUND, as of a resource that was never there, where it may not even read it. The control plane
+// itself may do everything: no policy can stop a machine halfway.
 func (a *Authorizer) Allow(actor commands.Actor, action principal.Action, on commands.Resource) error {
 	if actor.System {
 		return nil

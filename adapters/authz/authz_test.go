@@ -117,6 +117,26 @@ func TestOperatorPolicyNeverHides(t *testing.T) {
 	}
 }
 
+// The schema knows every action that changes something, so that each can be forbidden.
+func TestEveryChangeCanBeForbidden(t *testing.T) {
+	admin := actorWith(bound(principal.Scope{Kind: principal.ScopeTenant, ID: tenant.Root.String()}, "*"))
+	for _, row := range principal.Actions {
+		if groupRead(row.Action) == row.Action {
+			continue
+		}
+		text := fmt.Sprintf(`forbid (principal == Principal::"%s", action == Action::"%s", resource);`,
+			admin.Principal, row.Action)
+		auth, err := authz.New(authz.File{Name: "one.cedar", Text: []byte(text)})
+		if err != nil {
+			t.Errorf("%s: %v", row.Action, err)
+			continue
+		}
+		if got := fault.CodeOf(auth.Allow(admin, row.Action, onNode)); got != fault.Forbidden {
+			t.Errorf("%s: %q", row.Action, got)
+		}
+	}
+}
+
 func TestBadPoliciesAreNamedWithFileAndLine(t *testing.T) {
 	cases := map[string]struct{ text, path string }{
 		"syntax":         {"// fine\nforbid (principal, action resource);\n", "own.cedar:2"},
@@ -147,7 +167,9 @@ func TestBadPoliciesAreNamedWithFileAndLine(t *testing.T) {
 
 func TestEveryBadPolicyIsNamedAtOnce(t *testing.T) {
 	_, err := authz.New(
-		authz.File{Name: "a.cedar", Text: []byte("permit (principal, action, resource);\npermit (principal, action, resource);")},
+		authz.File{
+			Name: "a.cedar", Text: []byte("permit (principal, action, resource);\npermit (principal, action, resource);"),
+		},
 		authz.File{Name: "b.cedar", Text: []byte("forbid")},
 	)
 	var refused *fault.Error

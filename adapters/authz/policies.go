@@ -44,7 +44,8 @@ func ReadDir(dir string) ([]File, error) {
 	return files, nil
 }
 
-// policySets are the shipped policies alone, which decide on reading, and with the operator's, which decide on the rest.
+// policySets are the shipped policies alone, which decide on reading, and with the operator's, which decide on the
+// rest.
 type policySets struct{ shipped, all cedar.PolicyMap }
 
 func compile(own []File) (policySets, error) {
@@ -132,7 +133,8 @@ func onlyForbids(p *cedar.Policy) error {
 	return nil
 }
 
-// checker refuses a policy that speaks of what is not in the schema: a forbid with a misspelt action would forbid nothing.
+// checker refuses a policy that speaks of what is not in the schema: a forbid with a misspelt action would forbid
+// nothing.
 func checker() (rule, error) {
 	const name = "policies/metal.cedarschema"
 	text, err := schema.Policies.ReadFile(name)

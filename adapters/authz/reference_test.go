@@ -35,7 +35,8 @@ func few[T id.Kind, PT typeid.SubtypePtr[T]](n int) []T {
 }
 
 var patterns = func() []principal.Pattern {
-	all := []principal.Pattern{"*", "compute:*", "compute:nodes:*", "compute:pools:*", "compute:iam:*", "compute:no:*", "compute"}
+	all := []principal.Pattern{"*", "compute:*", "compute:nodes:*", "compute:pools:*", "compute:iam:*", "compute:no:*",
+		"compute"}
 	for _, row := range principal.Actions {
 		all = append(all, principal.Pattern(row.Action))
 	}
@@ -86,7 +87,8 @@ func drawResource(t *rapid.T) commands.Resource {
 	return on
 }
 
-// plain is the rule as a person would say it, without Cedar: some binding grants the action somewhere around the resource.
+// plain is the rule as a person would say it, without Cedar: some binding grants the action somewhere around the
+// resource.
 func plain(actor commands.Actor, action principal.Action, on commands.Resource) bool {
 	return slices.ContainsFunc(actor.Bindings, func(b principal.Binding) bool {
 		granted := slices.ContainsFunc(b.Actions, func(p principal.Pattern) bool { return p.Grants(action) })

@@ -96,7 +96,8 @@ type entities struct {
 	resource cedar.Entity
 }
 
-// entitiesOf puts the resource into what is around it, and into the grant where the subject has it at the resource itself.
+// entitiesOf puts the resource into what is around it, and into the grant where the subject has it at the resource
+// itself.
 func entitiesOf(s *subject, at place, grant cedar.EntityUID) entities {
 	parents := at.around
 	if s.granted[at.resource].Contains(grant) {

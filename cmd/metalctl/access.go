@@ -43,7 +43,8 @@ func newWhoAmI(a *app) *cobra.Command {
 	}
 }
 
-const bindLong = `Grants actions at a scope: a tenant and everything in it, a site and the machines at it, a pool and its machines, or one
+const bindLong = `Grants actions at a scope: a tenant and everything in it, a site and the machines at it, a pool
+and its machines, or one
 machine. A binding on the root tenant reaches everything. See metalctl explain actions.`
 
 var madeKind = kind[contract.MadeBinding]{
@@ -79,7 +80,8 @@ func newBind(a *app) *cobra.Command {
 		},
 	}
 	f.change(cmd)
-	cmd.Flags().StringSliceVar(&actions, "action", nil, "an action, or a prefix such as compute:nodes:* or *; repeat for more")
+	cmd.Flags().StringSliceVar(&actions, "action", nil,
+		"an action, or a prefix such as compute:nodes:* or *; repeat for more")
 	var names []string
 	for _, kind := range principal.ScopeKinds {
 		scopes[string(kind)] = cmd.Flags().String(string(kind), "", "at this "+string(kind))
@@ -132,8 +134,10 @@ func newPrincipalSwitch(a *app, name, short string,
 	return cmd
 }
 
-const issueLong = `Makes a bearer token for a principal and prints it on standard output, alone on its line: it is shown this once and stored
-nowhere. With -o json or yaml everything about it is printed, the token among it. Write it to a file that only you can read.`
+const issueLong = `Makes a bearer token for a principal and prints it on standard output, alone on its line: it is
+shown this once and stored
+nowhere. With -o json or yaml everything about it is printed, the token among it. Write it to a file that only you
+can read.`
 
 func newIssueToken(a *app) *cobra.Command {
 	var f writeFlags

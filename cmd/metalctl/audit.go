@@ -14,20 +14,25 @@ import (
 
 const auditLong = `Proves that the log holds what it held: nothing was changed and nothing removed.
 
-Every event holds the hash of the event before it in its stream. A head commits to the end of every stream and is signed by
+Every event holds the hash of the event before it in its stream. A head commits to the end of every stream and is
+signed by
 the control plane. A head that is kept elsewhere proves the log against the control plane's own operators too.`
 
 func newAudit(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "audit", Short: "Prove that the log was not changed", Long: withExits(auditLong, watchExits)}
+	cmd := &cobra.Command{Use: "audit", Short: "Prove that the log was not changed",
+		Long: withExits(auditLong, watchExits)}
 	cmd.AddCommand(newAuditVerify(a), newAuditHead(a), newAuditExport(a))
 	return cmd
 }
 
-const verifyLong = `Copies the whole log and takes every hash again itself, checks every stream's chain, and compares the result with the head
-that the control plane signs. With --expect it must also still hold what a head kept earlier vouches for, signed by the same
+const verifyLong = `Copies the whole log and takes every hash again itself, checks every stream's chain, and
+compares the result with the head
+that the control plane signs. With --expect it must also still hold what a head kept earlier vouches for, signed by
+the same
 key. With --log an export is checked, and no control plane is asked.
 
-It prints the streams, the events and the digest, and every difference with its stream and version; exit status 7 says that
+It prints the streams, the events and the digest, and every difference with its stream and version; exit status 7
+says that
 there is one. Needs compute:audit:read on the root tenant.`
 
 // verifyFlags say what is checked against what.
@@ -48,7 +53,8 @@ func newAuditVerify(a *app) *cobra.Command {
 func newAuditHead(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "head [FILE]", Short: "Get the signed head of the log, to be kept elsewhere", Args: cobra.MaximumNArgs(1),
-		Long: withExits(`Asks the control plane to check its log and to sign a head of it, checks the signature, and writes it to FILE or to
+		Long: withExits(`Asks the control plane to check its log and to sign a head of it, checks the signature, and
+writes it to FILE or to
 standard output, as JSON. Keep it where nobody who runs the control plane can change it.`, remoteExits),
 		Example: "  metalctl audit head head.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,8 +89,10 @@ standard output, as JSON. Keep it where nobody who runs the control plane can ch
 func newAuditExport(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "export FILE", Short: "Copy the whole log to a file", Args: cobra.ExactArgs(1),
-		Long: withExits(`Copies the whole log to a file that only you can read, byte for byte, one event on each line (NDJSON). It holds no secrets.
-Check it with audit verify --log. The file appears when it is whole. Needs compute:audit:read on the root tenant.`, remoteExits),
+		Long: withExits(`Copies the whole log to a file that only you can read, byte for byte, one event on each line
+(NDJSON). It holds no secrets.
+Check it with audit verify --log. The file appears when it is whole. Needs compute:audit:read on the root tenant.`,
+			remoteExits),
 		Example: "  metalctl audit export log.ndjson",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.exportLog(cmd.Context(), args[0])

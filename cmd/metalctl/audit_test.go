@@ -31,7 +31,8 @@ func log(t *testing.T, count int) []contract.AuditEvent {
 	for i := range count {
 		stream := event.StreamOf("node", fmt.Sprint(i%3))
 		meta := event.Meta{At: time.Unix(int64(i), 0), Tenant: "t"}
-		if _, err := store.Append(t.Context(), stream, event.Version(i/3), meta, node.Cordoned{Reason: fmt.Sprint(i)}); err != nil {
+		cordoned := node.Cordoned{Reason: fmt.Sprint(i)}
+		if _, err := store.Append(t.Context(), stream, event.Version(i/3), meta, cordoned); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,7 +85,8 @@ func TestEveryChangeIsFound(t *testing.T) {
 		changed := slices.Clone(whole)
 		i := rapid.IntRange(0, len(changed)-1).Draw(t, "event")
 		e := &changed[i]
-		switch rapid.SampledFrom([]string{"data", "meta", "type", "schema", "stream", "remove", "double", "swap", "rewrite"}).Draw(t, "what") {
+		changes := []string{"data", "meta", "type", "schema", "stream", "remove", "double", "swap", "rewrite"}
+		switch rapid.SampledFrom(changes).Draw(t, "what") {
 		case "data":
 			e.Data = []byte(`{"reason":"another"}`)
 		case "meta":

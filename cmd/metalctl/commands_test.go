@@ -64,7 +64,9 @@ func TestExamplesAreCommands(t *testing.T) {
 				t.Errorf("%s: the example %q does not begin with metalctl", c.CommandPath(), line)
 				continue
 			}
-			words = slices.DeleteFunc(words[1:], func(w string) bool { return strings.HasSuffix(w, "'") && !strings.HasPrefix(w, "'") })
+			words = slices.DeleteFunc(words[1:], func(w string) bool { // the rest of a quoted word
+				return strings.HasSuffix(w, "'") && !strings.HasPrefix(w, "'")
+			})
 			if found, _, err := newRoot(a).Find(words); err != nil || found.CommandPath() != c.CommandPath() {
 				t.Errorf("%s: the example %q is another command", c.CommandPath(), line)
 			}

@@ -12,11 +12,13 @@ import (
 
 const contextLong = `A context names a control plane and how to reach it, so that commands need no flags.
 
-Contexts are kept in metalctl/contexts.yaml under XDG_CONFIG_HOME (default ~/.config), readable by you alone (mode 0600).`
+Contexts are kept in metalctl/contexts.yaml under XDG_CONFIG_HOME (default ~/.config), readable by you alone (mode
+0600).`
 
 func newContext(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "context", Short: "Name control planes and choose one", Long: withExits(contextLong, localExits), GroupID: groupLocal,
+		Use: "context", Short: "Name control planes and choose one",
+		Long: withExits(contextLong, localExits), GroupID: groupLocal,
 	}
 	cmd.AddCommand(newContextAdd(a), newContextUse(a), newContextList(a), newContextRemove(a))
 	return cmd
@@ -80,7 +82,8 @@ func (a *app) addContext(name string, t target) error {
 
 func newContextUse(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Make a context the current one", Long: withExits("Makes a context the current one.", localExits),
+		Use: "use NAME", Short: "Make a context the current one",
+		Long:    withExits("Makes a context the current one.", localExits),
 		Example: "  metalctl context use lab", Args: cobra.ExactArgs(1), ValidArgsFunction: completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := readContexts()

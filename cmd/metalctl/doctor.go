@@ -32,14 +32,16 @@ func severityShade(s string) string {
 	return red
 }
 
-const doctorLong = `Lists what needs somebody: machines that failed or stand still, read models that stopped or lag, addresses that nobody
+const doctorLong = `Lists what needs somebody: machines that failed or stand still, read models that stopped or
+lag, addresses that nobody
 will give back. Each finding says what to do. Nothing is changed.
 
 Exit status 0 says that there is nothing, 7 that there is something.`
 
 func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "List what needs somebody's attention", Long: withExits(doctorLong, watchExits), Args: cobra.NoArgs,
+		Use: "doctor", Short: "List what needs somebody's attention",
+		Long: withExits(doctorLong, watchExits), Args: cobra.NoArgs,
 		Example: "  metalctl doctor || echo 'somebody is needed'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()

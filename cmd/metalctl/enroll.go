@@ -9,10 +9,12 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 )
 
-const enrollLong = `Hands a machine over to the control plane. Its BMC is contacted, the machine is inspected and commissioned: it boots the
+const enrollLong = `Hands a machine over to the control plane. Its BMC is contacted, the machine is inspected and
+commissioned: it boots the
 ramdisk, is burnt in, and ITS DISKS ARE WIPED. It ends ready. Enroll no machine whose disks hold anything.
 
-The BMC's credentials are asked for on the terminal, or read from --credentials-file (JSON or YAML: username, password), or
+The BMC's credentials are asked for on the terminal, or read from --credentials-file (JSON or YAML: username,
+password), or
 from METAL_BMC_USERNAME and METAL_BMC_PASSWORD; never from the command line. They are kept sealed and never shown again.
 
 The BMC's address may be a host, host:port or an https URL, and must be free within the pool's site, as each MAC must be
@@ -50,9 +52,11 @@ func newEnroll(a *app) *cobra.Command {
 	flags.StringVar(&f.tls.Mode, "bmc-tls", "", "trust: pin-on-first-use (default), pinned, system-ca, ca or insecure")
 	flags.StringVar(&f.tls.Fingerprint, "bmc-fingerprint", "", "SHA-256 of the BMC's certificate, with --bmc-tls pinned")
 	flags.StringVar(&f.caFile, "bmc-ca-file", "", "PEM certificate to trust the BMC by, with --bmc-tls ca")
-	flags.StringVarP(&f.file, "file", "f", "", "the whole machine as JSON or YAML, as the API takes it; - is standard input")
+	flags.StringVarP(&f.file, "file", "f", "",
+		"the whole machine as JSON or YAML, as the API takes it; - is standard input")
 	flags.StringVar(&f.verb.key, "idempotency-key", "", "name this request: the same again gives the first outcome")
-	flags.BoolVarP(&f.verb.watch, "watch", "w", false, "then show what happens, until the machine rests; exit 7 if it fails")
+	flags.BoolVarP(&f.verb.watch, "watch", "w", false,
+		"then show what happens, until the machine rests; exit 7 if it fails")
 	_ = cmd.RegisterFlagCompletionFunc("bmc-tls", // the flag was made above
 		words("pin-on-first-use", "pinned", "system-ca", "ca", "insecure"))
 	return cmd
@@ -80,7 +84,10 @@ func (a *app) enroll(cmd *cobra.Command, f enrollFlags) error {
 // enrollment is the machine of the file, or of the flags with the credentials.
 func (a *app) enrollment(cmd *cobra.Command, f enrollFlags) (contract.Enrollment, error) {
 	if f.file != "" {
-		for _, other := range []string{"pool", "bmc", "driver", "name", "label", "mac", "hardware-profile", "credentials-file"} {
+		for _, other := range []string{
+			"pool", "bmc", "driver", "name", "label", "mac", "hardware-profile", "credentials-file",
+			"bmc-tls", "bmc-fingerprint", "bmc-ca-file",
+		} {
 			if cmd.Flags().Changed(other) {
 				return contract.Enrollment{}, usage("--file holds the whole machine: --%s does not go with it", other)
 			}

@@ -15,7 +15,8 @@ func addEstate(root *cobra.Command, a *app) {
 	create.AddCommand(newCreateTenant(a), newCreateSite(a), newCreatePool(a), newCreatePrincipal(a))
 	policy := &cobra.Command{
 		Use: "set-policy", Short: "Replace the policy of a tenant, a site or a pool", GroupID: groupEstate,
-		Long: withExits(`Replaces a policy as a whole: what is not given is empty afterwards. Machines that are there already stay as they are;
+		Long: withExits(`Replaces a policy as a whole: what is not given is empty afterwards. Machines that are there
+already stay as they are;
 the policy counts for what is decided from now on.`, remoteExits),
 	}
 	policy.AddCommand(newTenantPolicy(a), newSitePolicy(a), newPoolPolicy(a))

@@ -11,7 +11,8 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 )
 
-const eventsLong = `Shows the events of the log that the credential may follow, one on each line: without --follow those after --after up to
+const eventsLong = `Shows the events of the log that the credential may follow, one on each line: without --follow
+those after --after up to
 now, with it also those to come, until interrupted. A connection that breaks is made again and nothing is missed.
 
 With -o json every event is one line of JSON (NDJSON).`

@@ -39,7 +39,10 @@ var exitTable = []struct {
 	{exitRefused, "it failed in another way", []fault.Code{fault.DriverError, fault.Internal}},
 	{exitUsage, "bad usage or bad input", []fault.Code{fault.InvalidInput, fault.InvalidConfig}},
 	{exitNotFound, "no such thing, or not for this credential", []fault.Code{fault.NotFound}},
-	{exitState, "not in this state, or lost a race", []fault.Code{fault.InvalidState, fault.Conflict, fault.UnverifiedWipe}},
+	{
+		exitState, "not in this state, or lost a race",
+		[]fault.Code{fault.InvalidState, fault.Conflict, fault.UnverifiedWipe},
+	},
 	{exitDenied, "no valid credential, or not allowed", []fault.Code{fault.Unauthenticated, fault.Forbidden}},
 	{
 		exitUnavailable, "not now: out of reach, behind, or too many requests",

@@ -11,7 +11,8 @@ import (
 	"github.com/better-compute/metal/domain/principal"
 )
 
-const explainLong = `Explains the words of the control plane from the tables that this program was built with, the same that the control plane
+const explainLong = `Explains the words of the control plane from the tables that this program was built with, the
+same that the control plane
 decides by. It asks nobody.`
 
 func newExplain(a *app) *cobra.Command {
@@ -158,11 +159,13 @@ func verbRows() []verbRow {
 		}
 	}
 	for _, r := range node.Recoveries {
-		rows = append(rows, verbRow{node.VerbRecover, node.Failed, r.Recover, node.Operator, "failed from " + string(r.FailedFrom) + note(r.Why)})
+		why := "failed from " + string(r.FailedFrom) + note(r.Why)
+		rows = append(rows, verbRow{node.VerbRecover, node.Failed, r.Recover, node.Operator, why})
 	}
 	for _, r := range node.Recoveries {
 		if r.Retry != node.None {
-			rows = append(rows, verbRow{node.VerbRetry, node.Failed, r.Retry, node.Operator, "failed from " + string(r.FailedFrom)})
+			why := "failed from " + string(r.FailedFrom)
+			rows = append(rows, verbRow{node.VerbRetry, node.Failed, r.Retry, node.Operator, why})
 		}
 	}
 	return append(rows, axes...)

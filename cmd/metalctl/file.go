@@ -10,8 +10,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// readFile reads JSON or YAML from a file, or from standard input where it is named -. A field that does not exist is an
-// error. No error repeats what the file holds: it may be a secret.
+// readFile reads JSON or YAML from a file, or from standard input where it is named -. A field that does not exist is
+// an error. No error repeats what the file holds: it may be a secret.
 func (a *app) readFile(name string, into any) error {
 	raw, err := a.bytesOf(name)
 	if err != nil {

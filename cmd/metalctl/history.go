@@ -26,7 +26,8 @@ var eventKind = kind[contract.Event]{
 	},
 }
 
-const historyLong = `Shows everything that happened to a machine, to its workflows and to the commands its agents were given, in the order in
+const historyLong = `Shows everything that happened to a machine, to its workflows and to the commands its agents
+were given, in the order in
 which it happened: who asked, and what it was. Nothing is changed. With --newest the newest comes first.`
 
 func newHistory(a *app) *cobra.Command {

@@ -1,7 +1,7 @@
 // Command metalctl is the command line of the control plane, for people and for scripts.
 //
-// It knows nothing but the HTTP API (package client) and the tables of the domain that it was built with (explain). One file
-// per noun; app.go holds what all commands share, exit.go the exit codes, print.go the forms of output.
+// It knows nothing but the HTTP API (package client) and the tables of the domain that it was built with (explain). One
+// file per noun; app.go holds what all commands share, exit.go the exit codes, print.go the forms of output.
 package main
 
 import (

@@ -53,7 +53,8 @@ func newGetNode(a *app) *cobra.Command {
 	return cmd
 }
 
-const listNodesLong = `Lists machines, newest first: those that the credential may see. Filters narrow the list: several states are any of
+const listNodesLong = `Lists machines, newest first: those that the credential may see. Filters narrow the list:
+several states are any of
 them, several labels all of them.
 
 With --watch the list is followed by a line for every machine of it whenever something happens to it.`
@@ -107,7 +108,8 @@ func newListNodes(a *app, under string) *cobra.Command {
 	var f nodeFilter
 	cmd := &cobra.Command{
 		Use: "nodes", Short: "List machines", Long: withExits(listNodesLong, remoteExits), Args: cobra.NoArgs,
-		Example: "  metalctl " + under + "nodes --state ready --pool pool_01k…\n  metalctl " + under + "nodes --label rack=7 -o name",
+		Example: "  metalctl " + under + "nodes --state ready --pool pool_01k…\n" +
+			"  metalctl " + under + "nodes --label rack=7 -o name",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.given(cmd); err != nil {
 				return err

@@ -60,7 +60,8 @@ func newCreatePool(a *app) *cobra.Command {
 	var unverified bool
 	cmd := &cobra.Command{
 		Use: "pool NAME --tenant TENANT --site SITE", Short: "Make a pool", Args: cobra.ExactArgs(1),
-		Long: withExits(`Makes a group of machines at a site, under one policy. The site is the tenant's own or the root tenant's.`,
+		Long: withExits(`Makes a group of machines at a site, under one policy.
+The site is the tenant's own or the root tenant's.`,
 			remoteExits),
 		Example: "  metalctl create pool gpu --tenant tenant_01k… --site site_01k… --hardware-profile dell-r760",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -92,7 +93,8 @@ func newPoolPolicy(a *app) *cobra.Command {
 		Use: "pool POOL", Short: "Replace the policy of a pool", Args: cobra.ExactArgs(1),
 		Long: withExits(`Replaces what a pool decides for its machines.
 
-With --allow-unverified-release, for --agent none only, a machine may become ready again WITHOUT A PROVEN WIPE: whoever gets
+With --allow-unverified-release, for --agent none only, a machine may become ready again WITHOUT A PROVEN WIPE:
+whoever gets
 it next may find the data of whoever had it before. Its view says so until the next verified wipe.`, remoteExits),
 		Example: "  metalctl set-policy pool pool_01k… --hardware-profile dell-r760 --if-match 2",
 		RunE: func(cmd *cobra.Command, args []string) error {

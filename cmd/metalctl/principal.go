@@ -59,8 +59,10 @@ func tokens(p contract.Principal) string {
 
 func newGetPrincipal(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "principal PRINCIPAL", Short: "Show one principal with its tokens' ids and its bindings", Args: cobra.ExactArgs(1),
-		Long: withExits("Shows one caller of the API. Its tokens are shown by their ids: the tokens themselves are stored nowhere.",
+		Use: "principal PRINCIPAL", Short: "Show one principal with its tokens' ids and its bindings",
+		Args: cobra.ExactArgs(1),
+		Long: withExits(`Shows one caller of the API. Its tokens are shown by their ids: the tokens themselves are
+stored nowhere.`,
 			remoteExits),
 		Example: "  metalctl get principal prn_01k… -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -92,7 +94,8 @@ func newCreatePrincipal(a *app) *cobra.Command {
 	var in contract.NewPrincipal
 	cmd := &cobra.Command{
 		Use: "principal NAME --tenant TENANT --kind person|service", Short: "Make a principal", Args: cobra.ExactArgs(1),
-		Long: withExits("Makes a caller of the API, without a token and without a binding: it can do nothing yet. See bind and issue-token.",
+		Long: withExits(`Makes a caller of the API, without a token and without a binding: it can do nothing yet. See
+bind and issue-token.`,
 			remoteExits),
 		Example: "  metalctl create principal ci --tenant tenant_01k… --kind service",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -12,7 +12,8 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 )
 
-const replayLong = `Folds a machine's stream as the control plane does, and shows what each event changed, or with -o json or yaml the whole
+const replayLong = `Folds a machine's stream as the control plane does, and shows what each event changed, or with
+-o json or yaml the whole
 state after each. Nothing else can have been the state. Nothing is changed.
 
 With --until it stops at a time (2026-01-31T12:00:00Z) or at a log position; with --at only the state at that moment is
@@ -21,7 +22,8 @@ shown. Needs compute:audit:read.`
 func newReplay(a *app) *cobra.Command {
 	var until, at string
 	cmd := &cobra.Command{
-		Use: "replay NODE", Short: "Show a machine's state after each of its events", Long: withExits(replayLong, remoteExits),
+		Use: "replay NODE", Short: "Show a machine's state after each of its events",
+		Long:    withExits(replayLong, remoteExits),
 		Example: "  metalctl replay node_01k… --until 90211\n  metalctl replay node_01k… --at 2026-01-31T12:00:00Z -o json",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -15,7 +15,8 @@ const (
 	groupLocal  = "local"
 )
 
-const rootLong = `metalctl speaks to a bare-metal control plane: verbs that change machines, reads that show them, and what happened.
+const rootLong = `metalctl speaks to a bare-metal control plane: verbs that change machines, reads that show them,
+and what happened.
 
 Which control plane: --url, else METAL_URL, else the context named by --context or METALCTL_CONTEXT, else the current
 context (see metalctl context). The token comes from --token-file, METAL_TOKEN, METAL_TOKEN_FILE or the context; it is
@@ -95,7 +96,8 @@ func words(list ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// refuseUnknown makes every wrong use of a command a usage error, and a command of commands refuse what it does not know.
+// refuseUnknown makes every wrong use of a command a usage error, and a command of commands refuse what it does not
+// know.
 func (a *app) refuseUnknown(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		a.refuseUnknown(sub)

@@ -16,12 +16,14 @@ var siteKind = kind[contract.Site]{
 		{name: "SITE", of: func(s contract.Site) string { return s.ID }},
 		{name: "NAME", of: func(s contract.Site) string { return s.Name }},
 		{name: "TENANT", of: func(s contract.Site) string { return s.Tenant }},
-		{name: "BMC-NETWORKS", of: func(s contract.Site) string { return orElse(strings.Join(s.Policy.BMCNetworks, ","), "any") }},
+		{name: "BMC-NETWORKS", of: networks},
 		{name: "UPDATED", of: func(s contract.Site) string { return clock(s.UpdatedAt) }},
 		{name: "LABELS", wide: true, of: func(s contract.Site) string { return labels(s.Labels) }},
 		{name: "VERSION", wide: true, of: func(s contract.Site) string { return strconv.FormatUint(s.Version, 10) }},
 	},
 }
+
+func networks(s contract.Site) string { return orElse(strings.Join(s.Policy.BMCNetworks, ","), "any") }
 
 func newGetSite(a *app) *cobra.Command {
 	return &cobra.Command{
@@ -56,7 +58,8 @@ func newCreateSite(a *app) *cobra.Command {
 	var pairs []string
 	cmd := &cobra.Command{
 		Use: "site NAME --tenant TENANT", Short: "Make a site", Args: cobra.ExactArgs(1),
-		Long: withExits(`Makes a place with a network of BMCs. With --bmc-network only BMCs within those networks can be enrolled at it.`,
+		Long: withExits(`Makes a place with a network of BMCs. With --bmc-network only BMCs
+within those networks can be enrolled at it.`,
 			remoteExits),
 		Example: "  metalctl create site berlin-1 --tenant tenant_01k… --bmc-network 10.20.0.0/16",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -84,7 +87,8 @@ func newSitePolicy(a *app) *cobra.Command {
 	var in contract.SitePolicy
 	cmd := &cobra.Command{
 		Use: "site SITE", Short: "Replace the policy of a site", Args: cobra.ExactArgs(1),
-		Long: withExits(`Replaces what a site allows. Without --bmc-network a BMC may have any address. Machines that are enrolled already stay.`,
+		Long: withExits(`Replaces what a site allows. Without --bmc-network a BMC may have any address.
+Machines that are enrolled already stay.`,
 			remoteExits),
 		Example: "  metalctl set-policy site site_01k… --bmc-network 10.20.0.0/16 --bmc-network fd00:20::/64",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -90,7 +90,8 @@ func newTenantPolicy(a *app) *cobra.Command {
 	var keys []string
 	cmd := &cobra.Command{
 		Use: "tenant TENANT", Short: "Replace the policy of a tenant", Args: cobra.ExactArgs(1),
-		Long: withExits(`Replaces what a tenant trusts: the public keys whose signatures on images it accepts. Without --image-signer it trusts
+		Long: withExits(`Replaces what a tenant trusts: the public keys whose signatures on images it accepts. Without
+--image-signer it trusts
 none.`, remoteExits),
 		Example: "  metalctl set-policy tenant tenant_01k… --image-signer release=release.pem --if-match 3",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -110,7 +111,8 @@ none.`, remoteExits),
 }
 
 func signerFlag(cmd *cobra.Command, keys *[]string) {
-	cmd.Flags().StringArrayVar(keys, "image-signer", nil, "NAME=FILE: a public key (PEM) to trust on images; repeat for more")
+	cmd.Flags().StringArrayVar(keys, "image-signer", nil,
+		"NAME=FILE: a public key (PEM) to trust on images; repeat for more")
 }
 
 func readSigners(keys []string) ([]contract.ImageSigner, error) {

@@ -27,7 +27,8 @@ func plainVerbs() []verb {
 	return []verb{
 		{
 			name: "manage", short: "Verify the BMC again, then inspect and commission", destroys: wipesDisks,
-			long: `Takes a ready machine back to enrolling: its BMC, the credentials and the machine's identity are verified again, its
+			long: `Takes a ready machine back to enrolling: its BMC, the credentials and the machine's identity are verified
+again, its
 hardware is inspected, and it is commissioned, which burns it in and wipes its disks. It ends ready.`,
 			example: "  metalctl manage node_01k… --yes --watch",
 			apply: func(ctx context.Context, c *client.Client, id string, o ...client.Option) (contract.Node, error) {
@@ -36,7 +37,8 @@ hardware is inspected, and it is commissioned, which burns it in and wipes its d
 		},
 		{
 			name: "inspect", short: "Inspect again, then commission", destroys: wipesDisks,
-			long: `Takes a ready machine back to inspecting: the inventory is taken anew through the BMC and from the ramdisk, and the
+			long: `Takes a ready machine back to inspecting: the inventory is taken anew through the BMC and from the
+ramdisk, and the
 machine is commissioned, which burns it in and wipes its disks. It ends ready.`,
 			example: "  metalctl inspect node_01k… --yes",
 			apply: func(ctx context.Context, c *client.Client, id string, o ...client.Option) (contract.Node, error) {
@@ -53,7 +55,8 @@ machine is commissioned, which burns it in and wipes its disks. It ends ready.`,
 		},
 		{
 			name: "rescue", short: "Boot the rescue ramdisk beside the installed OS",
-			long: `Reboots a deployed machine into the rescue ramdisk, to repair what is installed. The disks are not touched. It stays in
+			long: `Reboots a deployed machine into the rescue ramdisk, to repair what is installed. The disks are not
+touched. It stays in
 rescue until unrescue or undeploy.`,
 			example: "  metalctl rescue node_01k… --watch",
 			apply: func(ctx context.Context, c *client.Client, id string, o ...client.Option) (contract.Node, error) {
@@ -62,7 +65,8 @@ rescue until unrescue or undeploy.`,
 		},
 		{
 			name: "unrescue", short: "Leave rescue for the installed OS",
-			long: `Asks to reboot a machine in rescue into its installed OS. The disks are not touched. Asking twice changes nothing;
+			long: `Asks to reboot a machine in rescue into its installed OS. The disks are not touched. Asking twice changes
+nothing;
 while the rescue ramdisk is still booting it is a conflict (exit 4).`,
 			example: "  metalctl unrescue node_01k… --watch",
 			apply: func(ctx context.Context, c *client.Client, id string, o ...client.Option) (contract.Node, error) {
@@ -72,7 +76,8 @@ while the rescue ramdisk is still booting it is a conflict (exit 4).`,
 		{
 			name: "recover", short: "Move a failed machine to its last stable point",
 			destroys: "where a deploy or a wipe failed, the disks are wiped",
-			long: `Moves a failed machine to where it can go on from, never straight to ready: what failed before ready runs again, a failed
+			long: `Moves a failed machine to where it can go on from, never straight to ready: what failed before ready runs
+again, a failed
 deploy is released, a failed rescue returns to deployed (metalctl explain states failed). Maintenance stays on.`,
 			example: "  metalctl recover node_01k… --yes --watch",
 			apply: func(ctx context.Context, c *client.Client, id string, o ...client.Option) (contract.Node, error) {

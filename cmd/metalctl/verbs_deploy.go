@@ -18,7 +18,8 @@ func newDeploy(a *app) *cobra.Command {
 	var in contract.Deploy
 	v := verb{
 		name: "deploy", short: "Install a version of a profile on a ready machine",
-		long: `Installs what a profile says on a ready machine: its image is written over the disks, which were proven wiped before, and
+		long: `Installs what a profile says on a ready machine: its image is written over the disks, which were proven
+wiped before, and
 the machine boots it. The profile's version is pinned. It ends deployed; if it fails, recover wipes what was written.`,
 		example: "  metalctl deploy node_01k… --profile ubuntu-24@3 --watch",
 		flags: func(cmd *cobra.Command) {
@@ -49,7 +50,8 @@ func newUndeploy(a *app) *cobra.Command {
 		methods: node.WipeMethods,
 		verb: verb{
 			name: "undeploy", short: "Wipe the disks and give the machine back", destroys: wipesDisks,
-			long: `Releases a machine that is deployed or in rescue: it boots the ramdisk, its disks are wiped and read back, and it is
+			long: `Releases a machine that is deployed or in rescue: it boots the ramdisk, its disks are wiped and read
+back, and it is
 powered off. It ends ready, with the wipe proven; after --wipe none it is commissioned instead, which wipes too.`,
 			example: "  metalctl undeploy node_01k… --wipe secure-erase --watch",
 		},
@@ -59,11 +61,16 @@ powered off. It ends ready, with the wipe proven; after --wipe none it is commis
 
 func newRetire(a *app) *cobra.Command {
 	return newWipe(a, wipeVerb{
-		methods: slices.DeleteFunc(slices.Clone(node.WipeMethods), func(m node.WipeMethod) bool { return m == node.WipeNone }),
+		methods: slices.DeleteFunc(slices.Clone(node.WipeMethods), func(m node.WipeMethod) bool {
+			return m == node.WipeNone
+		}),
 		verb: verb{
-			name: "retire", short: "Take a machine out for good", destroys: "the machine leaves for good, and the disks are wiped",
-			long: `Takes a machine that is ready or failed out for good: a last wipe, power off, its certificates revoked. A machine that is
-joined or adopted is retired at once and its disks are left alone: they are not ours to wipe. Its addresses become free.`,
+			name: "retire", short: "Take a machine out for good",
+			destroys: "the machine leaves for good, and the disks are wiped",
+			long: `Takes a machine that is ready or failed out for good: a last wipe, power off, its certificates revoked. A
+machine that is
+joined or adopted is retired at once and its disks are left alone: they are not ours to wipe. Its addresses become
+free.`,
 			example: "  metalctl retire node_01k… --wipe crypto-erase",
 		},
 		apply: (*client.Client).Retire,

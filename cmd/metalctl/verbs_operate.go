@@ -14,7 +14,8 @@ import (
 func newAbort(a *app) *cobra.Command {
 	return newReasoned(a, false, (*client.Client).Abort, verb{
 		name: "abort", short: "Stop the running workflow and fail the machine",
-		long: `Stops what runs on the machine: the machine is failed at once, with maintenance on; the workflow's own cleanup still runs.
+		long: `Stops what runs on the machine: the machine is failed at once, with maintenance on; the workflow's own
+cleanup still runs.
 What was half done stays half done until recover.`,
 		example: "  metalctl abort node_01k… --reason 'wrong profile'",
 	})
@@ -24,7 +25,8 @@ func newAbandon(a *app) *cobra.Command {
 	return newReasoned(a, true, (*client.Client).Abandon, verb{
 		name: "abandon", short: "Retire a failed machine that is gone or dead",
 		destroys: "the machine leaves for good, recorded as never wiped",
-		long: `Retires a failed machine that cannot be wiped any more: it is gone, or dead. Nothing is sent to it. Whatever is on its
+		long: `Retires a failed machine that cannot be wiped any more: it is gone, or dead. Nothing is sent to it.
+Whatever is on its
 disks stays there, and the record says so. Its addresses become free.`,
 		example: "  metalctl abandon node_01k… --reason 'burnt in the fire of rack 7'",
 	})
@@ -65,7 +67,8 @@ func newReasoned(a *app, needed bool,
 func newPower(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "power", Short: "Ask for a power action", GroupID: groupVerbs,
-		Long: withExits("Asks a machine's BMC for a power action. While a workflow runs on the machine it is a conflict (exit 4).",
+		Long: withExits(`Asks a machine's BMC for a power action. While a workflow runs on the machine it is a conflict
+(exit 4).`,
 			watchExits),
 	}
 	does := map[node.PowerAction]string{
@@ -91,10 +94,12 @@ func newPower(a *app) *cobra.Command {
 func newMaintenance(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "maintenance", Short: "Turn maintenance on or off", GroupID: groupVerbs,
-		Long: withExits(`Takes a machine from scheduling while somebody works on it, or gives it back. Nothing is sent to the machine. A machine
+		Long: withExits(`Takes a machine from scheduling while somebody works on it, or gives it back. Nothing is sent to
+the machine. A machine
 that fails is in maintenance until somebody turns it off.`, watchExits),
 	}
-	on := newReasoned(a, false, func(c *client.Client, ctx context.Context, id string, in contract.Reason, o ...client.Option,
+	on := newReasoned(a, false, func(
+		c *client.Client, ctx context.Context, id string, in contract.Reason, o ...client.Option,
 	) (contract.Node, error) {
 		return c.SetMaintenance(ctx, id, contract.Maintenance{On: true, Reason: in.Reason}, o...)
 	}, verb{

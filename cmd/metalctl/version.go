@@ -10,7 +10,8 @@ import (
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of this program", Args: cobra.NoArgs, GroupID: groupLocal,
-		Long: withExits("Prints the version of this program, and what it was built for.", localExits), Example: "  metalctl version",
+		Long:    withExits("Prints the version of this program, and what it was built for.", localExits),
+		Example: "  metalctl version",
 		RunE: func(*cobra.Command, []string) error {
 			v := struct {
 				Version  string `json:"version"`

@@ -40,7 +40,8 @@ func (a *app) watchNode(ctx context.Context, c *client.Client, n contract.Node,
 }
 
 // watchList prints a row whenever something happens to a machine that matches, or that did.
-func (a *app) watchList(ctx context.Context, c *client.Client, f client.NodeFilter, from uint64, shown []contract.Node) error {
+func (a *app) watchList(ctx context.Context, c *client.Client, f client.NodeFilter, from uint64, shown []contract.Node,
+) error {
 	listed := map[string]uint64{}
 	for _, n := range shown {
 		listed[n.ID] = n.Position

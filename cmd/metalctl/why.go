@@ -12,13 +12,16 @@ import (
 	"github.com/better-compute/metal/domain/node"
 )
 
-const whyLong = `Tells in sentences why a machine is where it is: who asked for what and when, what followed from it, what stands in the
-way, and what can be done next. Nothing is changed. Without --all it tells what led from the last resting place to here.`
+const whyLong = `Tells in sentences why a machine is where it is: who asked for what and when, what followed from
+it, what stands in the
+way, and what can be done next. Nothing is changed. Without --all it tells what led from the last resting place to
+here.`
 
 func newWhy(a *app) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use: "why NODE", Short: "Tell why a machine is where it is, and what can be done", Long: withExits(whyLong, remoteExits),
+		Use: "why NODE", Short: "Tell why a machine is where it is, and what can be done",
+		Long:    withExits(whyLong, remoteExits),
 		Example: "  metalctl why node_01k…", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -171,8 +174,8 @@ func next(n contract.Node) []whyNext {
 	return list
 }
 
-// asked tells the verbs that an operator asks for: the others are the control plane's own. Leaving rescue is asked by an
-// operator and applied by the control plane.
+// asked tells the verbs that an operator asks for: the others are the control plane's own. Leaving rescue is asked by
+// an operator and applied by the control plane.
 func asked(v node.Verb, from node.ProvisionState) bool {
 	if v == node.VerbRecover || v == node.VerbUnrescue {
 		return true

@@ -52,8 +52,10 @@ func TestWhatCanBeDoneNext(t *testing.T) {
 		},
 		"enrolling, nothing runs": {contract.Node{Provision: "enrolling"}, []whyNext{}},
 		"enrolling":               {contract.Node{Provision: "enrolling", Workflow: "wf_1"}, []whyNext{{"abort", "failed"}}},
-		"rescue":                  {contract.Node{Provision: "rescue"}, []whyNext{{"undeploy", "releasing"}, {"unrescue", "deployed"}}},
-		"retired":                 {contract.Node{Provision: "retired"}, []whyNext{}},
+		"rescue": {
+			contract.Node{Provision: "rescue"}, []whyNext{{"undeploy", "releasing"}, {"unrescue", "deployed"}},
+		},
+		"retired": {contract.Node{Provision: "retired"}, []whyNext{}},
 	}
 	for name, c := range cases {
 		if diff := cmp.Diff(c.want, next(c.node)); diff != "" {
@@ -64,7 +66,9 @@ func TestWhatCanBeDoneNext(t *testing.T) {
 
 func TestEveryStateIsTold(t *testing.T) {
 	for _, s := range node.States {
-		told := now(contract.Node{Provision: string(s.State), Maintenance: true, MaintenanceReason: "r", FailedFrom: "deploying"})
+		told := now(contract.Node{
+			Provision: string(s.State), Maintenance: true, MaintenanceReason: "r", FailedFrom: "deploying",
+		})
 		if !strings.Contains(told, s.Meaning) || !strings.Contains(told, `maintenance, because "r"`) {
 			t.Errorf("%s: %s", s.State, told)
 		}
@@ -90,14 +94,16 @@ func TestEveryEventHasASentence(t *testing.T) {
 func TestFilterOfAWatchedList(t *testing.T) {
 	yes, no := true, false
 	n := contract.Node{
-		Provision: "ready", Pool: "p", Site: "s", Tenant: "t", Name: "rack7-u1", Labels: map[string]string{"rack": "7"}, Cordoned: true,
+		Provision: "ready", Pool: "p", Site: "s", Tenant: "t", Name: "rack7-u1",
+		Labels: map[string]string{"rack": "7"}, Cordoned: true,
 	}
 	cases := []struct {
 		filter client.NodeFilter
 		want   bool
 	}{
 		{client.NodeFilter{}, true},
-		{client.NodeFilter{States: []string{"failed", "ready"}, Pool: "p", Site: "s", Tenant: "t", NamePrefix: "rack7"}, true},
+		{client.NodeFilter{States: []string{"failed", "ready"}, Pool: "p", Site: "s", NamePrefix: "rack7"}, true},
+		{client.NodeFilter{Tenant: "t"}, true},
 		{client.NodeFilter{States: []string{"failed"}}, false},
 		{client.NodeFilter{Labels: []string{"rack", "rack=7"}, Cordoned: &yes, Maintenance: &no}, true},
 		{client.NodeFilter{Labels: []string{"rack=8"}}, false},

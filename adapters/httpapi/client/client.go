@@ -87,7 +87,8 @@ func parseBase(text string) (*url.URL, error) {
 	case err != nil:
 		return nil, fault.New(fault.InvalidInput, "the address of the control plane is not a URL")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, fault.New(fault.InvalidInput, "the address of the control plane is a URL such as https://metal.example:8443")
+		return nil, fault.New(fault.InvalidInput,
+			"the address of the control plane is a URL such as https://metal.example:8443")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return nil, fault.New(fault.InvalidInput, "the address of the control plane holds no credentials, query or fragment")
 	}

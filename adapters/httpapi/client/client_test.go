@@ -84,8 +84,9 @@ func TestMutationIsSentAgainWithTheSameKey(t *testing.T) {
 	if len(s.came) != 4 {
 		t.Fatalf("sent %d times, want 4", len(s.came))
 	}
+	first := s.came[0].Header.Get(contract.HeaderIdempotencyKey)
 	for i, r := range s.came {
-		if key := r.Header.Get(contract.HeaderIdempotencyKey); key == "" || key != s.came[0].Header.Get(contract.HeaderIdempotencyKey) {
+		if key := r.Header.Get(contract.HeaderIdempotencyKey); key == "" || key != first {
 			t.Errorf("attempt %d has the key %q", i, key)
 		}
 		if s.bodies[i] != s.bodies[0] {
@@ -181,21 +182,26 @@ func TestNoErrorHoldsTheToken(t *testing.T) {
 	if fault.CodeOf(err) != fault.Unavailable || strings.Contains(err.Error(), "planted") {
 		t.Error(err)
 	}
-	if _, err := New(Options{URL: "http://h", Token: "planted token"}); err == nil || strings.Contains(err.Error(), "planted") {
+	_, err = New(Options{URL: "http://h", Token: "planted token"})
+	if err == nil || strings.Contains(err.Error(), "planted") {
 		t.Error(err)
 	}
 }
 
 func TestAddressesThatAreRefused(t *testing.T) {
-	for _, u := range []string{"", "host", "ftp://h", "http://", "http://u:planted@h", "http://h?token=planted", "http://h/%zz"} {
-		if _, err := New(Options{URL: u}); fault.CodeOf(err) != fault.InvalidInput || strings.Contains(err.Error(), "planted") {
+	for _, u := range []string{
+		"", "host", "ftp://h", "http://", "http://u:planted@h", "http://h?token=planted", "http://h/%zz",
+	} {
+		_, err := New(Options{URL: u})
+		if fault.CodeOf(err) != fault.InvalidInput || strings.Contains(err.Error(), "planted") {
 			t.Errorf("%q: %v", u, err)
 		}
 	}
 }
 
 func TestReadsWaitForOwnWrites(t *testing.T) {
-	c, s := scripted(t, answers(`{}`, contract.HeaderPosition, "41"), answers(`{}`, contract.HeaderPosition, "7"), answers(`{}`))
+	c, s := scripted(t,
+		answers(`{}`, contract.HeaderPosition, "41"), answers(`{}`, contract.HeaderPosition, "7"), answers(`{}`))
 	for range 2 {
 		if _, err := c.Uncordon(t.Context(), "node_1"); err != nil {
 			t.Fatal(err)
@@ -210,7 +216,8 @@ func TestReadsWaitForOwnWrites(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
-	c, s := scripted(t, answers(`{"items":[{"nodeId":"a"},{"nodeId":"b"}],"next":"n x"}`), answers(`{"items":[{"nodeId":"c"}]}`))
+	c, s := scripted(t,
+		answers(`{"items":[{"nodeId":"a"},{"nodeId":"b"}],"next":"n x"}`), answers(`{"items":[{"nodeId":"c"}]}`))
 	nodes, err := Collect(c.Nodes(t.Context(), NodeFilter{Pool: "p"}), 0)
 	if err != nil || len(nodes) != 3 || s.came[1].URL.RawQuery != "cursor=n+x&pool=p" {
 		t.Errorf("%d nodes, %v, asked %s", len(nodes), err, s.came[1].URL.RawQuery)
@@ -234,7 +241,8 @@ func TestCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.WhoAmI(t.Context()); fault.CodeOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "certificate") {
+	_, err = c.WhoAmI(t.Context())
+	if fault.CodeOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("an unknown certificate: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "ca.pem")

@@ -26,7 +26,8 @@ func (c *Client) WhoAmI(ctx context.Context, o ...Option) (contract.WhoAmI, erro
 }
 
 // CreatePrincipal makes a caller of the API, without a token and without a binding.
-func (c *Client) CreatePrincipal(ctx context.Context, in contract.NewPrincipal, o ...Option) (contract.Principal, error) {
+func (c *Client) CreatePrincipal(ctx context.Context, in contract.NewPrincipal, o ...Option,
+) (contract.Principal, error) {
 	return call[contract.Principal](ctx, c, opCreatePrincipal, nil, nil, in, o)
 }
 

@@ -94,7 +94,8 @@ func (c *Client) Nodes(ctx context.Context, f NodeFilter, o ...Option) iter.Seq2
 }
 
 // History goes through what happened to a machine, its workflows and its agent commands: newest first, or oldest first.
-func (c *Client) History(ctx context.Context, node string, oldestFirst bool, o ...Option) iter.Seq2[contract.Event, error] {
+func (c *Client) History(ctx context.Context, node string, oldestFirst bool, o ...Option,
+) iter.Seq2[contract.Event, error] {
 	q := url.Values{}
 	if oldestFirst {
 		q.Set("order", "oldest")
@@ -168,7 +169,8 @@ func (c *Client) Power(ctx context.Context, node string, in contract.Power, o ..
 }
 
 // SetMaintenance turns maintenance on or off.
-func (c *Client) SetMaintenance(ctx context.Context, node string, in contract.Maintenance, o ...Option) (contract.Node, error) {
+func (c *Client) SetMaintenance(ctx context.Context, node string, in contract.Maintenance, o ...Option,
+) (contract.Node, error) {
 	return call[contract.Node](ctx, c, opMaintenance, []string{node}, nil, in, o)
 }
 

@@ -54,7 +54,8 @@ type message struct {
 
 const jsonType = "application/json"
 
-func (c *Client) message(op operation, parameters []string, query url.Values, body any, options []Option) (*message, error) {
+func (c *Client) message(op operation, parameters []string, query url.Values, body any, options []Option,
+) (*message, error) {
 	m := &message{op: op, path: op.to(parameters...), query: query, header: http.Header{}, timeout: c.timeout}
 	m.header.Set("Accept", jsonType)
 	m.header.Set(contract.HeaderRequestID, uuid.Must(uuid.NewV7()).String())
