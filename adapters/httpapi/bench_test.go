@@ -21,7 +21,7 @@ import (
 func onPostgres(b *testing.B) setup {
 	return func(w *world, c *Config) {
 		log := must(eventlog.New(b.Context(), w.pool, must(commands.Registry())(b), eventlog.Options{}))(b)
-		b.Cleanup(func() { _ = log.Close() })
+		b.Cleanup(log.Close)
 		c.Log = log
 	}
 }

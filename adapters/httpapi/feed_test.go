@@ -305,16 +305,16 @@ func TestFeedEndsWithTheHub(t *testing.T) {
 func TestHubKeepsTheNewest(t *testing.T) {
 	h := newHub(nil, nil, nil)
 	h.most = 3
-	for p := event.Position(1); p <= 5; p++ {
+	for p := event.Position(1); p <= 7; p++ {
 		h.add([]event.Recorded{{Position: p}}, p)
 	}
-	if l := h.after(2); l.missed || len(l.events) != 3 || l.events[0].Position != 3 || l.head != 5 {
+	if l := h.after(4); l.missed || len(l.events) != 3 || l.events[0].Position != 5 || l.head != 7 {
 		t.Fatalf("%+v", l)
 	}
-	if l := h.after(1); !l.missed {
+	if l := h.after(3); !l.missed {
 		t.Fatalf("%+v", l)
 	}
-	if l := h.after(5); l.missed || len(l.events) != 0 {
+	if l := h.after(7); l.missed || len(l.events) != 0 {
 		t.Fatalf("%+v", l)
 	}
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"log/slog"
+	"sort"
 	"sync"
 	"time"
 
@@ -104,12 +105,15 @@ func (h *hub) principals(ctx context.Context, events []event.Recorded, changes *
 	}
 }
 
+// add takes new events in. The ring holds most to twice most of them, so that it is moved once for many batches.
 func (h *hub) add(events []event.Recorded, head event.Position) {
 	h.events, h.tail = append(h.events, events...), head
-	if over := len(h.events) - h.most; over > 0 {
-		h.floor = h.events[over-1].Position
-		h.events = append([]event.Recorded(nil), h.events[over:]...)
+	if len(h.events) <= 2*h.most {
+		return
 	}
+	over := len(h.events) - h.most
+	h.floor = h.events[over-1].Position
+	h.events = append(make([]event.Recorded, 0, 2*h.most+tailPage), h.events[over:]...)
 }
 
 func (h *hub) signal(change func()) {
@@ -142,10 +146,7 @@ func (h *hub) after(p event.Position) look {
 	if l.missed {
 		return l
 	}
-	first := len(h.events)
-	for first > 0 && h.events[first-1].Position > p {
-		first--
-	}
+	first := sort.Search(len(h.events), func(i int) bool { return h.events[i].Position > p })
 	l.events = h.events[first:len(h.events):len(h.events)]
 	return l
 }
