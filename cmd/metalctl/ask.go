@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"strings"
 
@@ -9,42 +10,71 @@ import (
 )
 
 // secret asks for a value without showing it; without a terminal it takes the first line of standard input.
-func (a *app) secret(prompt string) (string, error) {
+func (a *app) secret(ctx context.Context, prompt string) (string, error) {
 	if !a.inTerminal {
 		return a.firstLine()
 	}
 	_, _ = fmt.Fprint(a.err, prompt) // a prompt that cannot be seen is no reason to stop
-	value, err := term.ReadPassword(int(a.in.Fd()))
-	_, _ = fmt.Fprintln(a.err)
+	fd := int(a.in.Fd())
+	before, err := term.GetState(fd)
 	if err != nil {
 		return "", usage("the terminal could not be read: %s", err)
 	}
-	return string(value), nil
+	value, err := answer(ctx, func() (string, error) {
+		value, err := term.ReadPassword(fd)
+		return string(value), err
+	})
+	if ctx.Err() != nil {
+		_ = term.Restore(fd, before) // the read that hides what is typed goes on
+	}
+	_, _ = fmt.Fprintln(a.err)
+	return value, err
 }
 
 // line asks for a value on the terminal.
-func (a *app) line(prompt string) (string, error) {
+func (a *app) line(ctx context.Context, prompt string) (string, error) {
 	_, _ = fmt.Fprint(a.err, prompt) // a prompt that cannot be seen is no reason to stop
-	text, err := bufio.NewReader(a.in).ReadString('\n')
-	if err != nil {
-		return "", usage("the terminal could not be read: %s", err)
+	return answer(ctx, func() (string, error) {
+		text, err := bufio.NewReader(a.in).ReadString('\n')
+		return strings.TrimRight(text, "\r\n"), err
+	})
+}
+
+// answer waits for what a person types, or for an interrupt: a read of a terminal knows no context.
+func answer(ctx context.Context, read func() (string, error)) (string, error) {
+	type typed struct {
+		text string
+		err  error
 	}
-	return strings.TrimRight(text, "\r\n"), nil
+	done := make(chan typed, 1)
+	go func() {
+		text, err := read()
+		done <- typed{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case t := <-done:
+		if t.err != nil {
+			return "", usage("the terminal could not be read: %s", t.err)
+		}
+		return t.text, nil
+	}
 }
 
 // confirm asks before something that cannot be undone. Without a terminal nobody can be asked: then --yes is needed.
-func (a *app) confirm(what string, yes bool) error {
+func (a *app) confirm(ctx context.Context, what string, yes bool) error {
 	if yes {
 		return nil
 	}
 	if !a.inTerminal {
 		return usage("%s: --yes is needed where nobody can be asked", what)
 	}
-	answer, err := a.line(what + ". Go on? [y/N] ")
+	answer, err := a.line(ctx, what+". Go on? [y/N] ")
 	if err != nil {
 		return err
 	}
-	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return usage("nothing was done")
 	}
 	return nil

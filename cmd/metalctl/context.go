@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -36,16 +37,16 @@ func newContextAdd(a *app) *cobra.Command {
 		Long:    withExits(contextAddLong, localExits),
 		Example: "  metalctl context add lab --url https://metal.lab.example:8443 --token-file ~/.metal/token",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			t.URL, t.TokenFile = a.flag.url, a.flag.tokenFile
 			t.CAFile, t.CertFile, t.KeyFile = a.flag.tls.CAFile, a.flag.tls.CertFile, a.flag.tls.KeyFile
-			return a.addContext(args[0], t)
+			return a.addContext(cmd.Context(), args[0], t)
 		},
 	}
 	return cmd
 }
 
-func (a *app) addContext(name string, t target) error {
+func (a *app) addContext(ctx context.Context, name string, t target) error {
 	if t.URL == "" {
 		return usage("--url is needed")
 	}
@@ -60,7 +61,7 @@ func (a *app) addContext(name string, t target) error {
 		*file = whole
 	}
 	if t.TokenFile == "" {
-		token, err := a.secret("Token: ")
+		token, err := a.secret(ctx, "Token: ")
 		if err != nil {
 			return err
 		}

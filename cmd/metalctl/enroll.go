@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -112,12 +113,12 @@ func (a *app) enrollment(cmd *cobra.Command, f enrollFlags) (contract.Enrollment
 	if f.tls != (contract.TLSPolicy{}) {
 		f.in.BMC.TLS = &f.tls
 	}
-	f.in.BMC.Credentials, err = a.credentials(f.credentials, f.in.BMC.Address)
+	f.in.BMC.Credentials, err = a.credentials(cmd.Context(), f.credentials, f.in.BMC.Address)
 	return f.in, err
 }
 
 // credentials come from a file, the environment or the terminal.
-func (a *app) credentials(file, bmc string) (contract.Credentials, error) {
+func (a *app) credentials(ctx context.Context, file, bmc string) (contract.Credentials, error) {
 	var in contract.Credentials
 	if file != "" {
 		if err := a.readFile(file, &in); err != nil {
@@ -137,10 +138,10 @@ func (a *app) credentials(file, bmc string) (contract.Credentials, error) {
 	}
 	var err error
 	if in.Username == "" {
-		if in.Username, err = a.line(fmt.Sprintf("Username for the BMC %s: ", bmc)); err != nil {
+		if in.Username, err = a.line(ctx, fmt.Sprintf("Username for the BMC %s: ", bmc)); err != nil {
 			return in, err
 		}
 	}
-	in.Password, err = a.secret(fmt.Sprintf("Password for the BMC %s: ", bmc))
+	in.Password, err = a.secret(ctx, fmt.Sprintf("Password for the BMC %s: ", bmc))
 	return in, err
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/better-compute/metal/adapters/httpapi/client"
@@ -41,6 +43,17 @@ func (f *writeFlags) change(cmd *cobra.Command) {
 
 func (f *writeFlags) options() []client.Option {
 	return (&verbFlags{ifMatch: f.ifMatch, key: f.key}).options()
+}
+
+const ownTenantUse = "its owner (default: the tenant of your credential)"
+
+// ownTenant is the tenant that was given, else the caller's own.
+func ownTenant(ctx context.Context, c *client.Client, given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	who, err := c.WhoAmI(ctx)
+	return who.Tenant, err
 }
 
 // listFlags are those of every list but that of machines.

@@ -59,26 +59,29 @@ func newCreatePool(a *app) *cobra.Command {
 	var pairs []string
 	var unverified bool
 	cmd := &cobra.Command{
-		Use: "pool NAME --tenant TENANT --site SITE", Short: "Make a pool", Args: cobra.ExactArgs(1),
+		Use: "pool NAME --site SITE", Short: "Make a pool", Args: cobra.ExactArgs(1),
 		Long: withExits(`Makes a group of machines at a site, under one policy.
 The site is the tenant's own or the root tenant's.`,
 			remoteExits),
 		Example: "  metalctl create pool gpu --tenant tenant_01k… --site site_01k… --hardware-profile dell-r760",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if in.Tenant == "" || in.Site == "" {
-				return usage("--tenant and --site are needed")
+			if in.Site == "" {
+				return usage("--site is needed")
 			}
 			in.Name, in.Policy.UnverifiedRelease = args[0], unverifiedPolicy(unverified)
 			if in.Labels, err = parseLabels(pairs); err != nil {
 				return err
 			}
-			return fetch(a, poolKind, func(c *client.Client) (contract.Pool, error) {
+			return fetch(a, poolKind, func(c *client.Client) (p contract.Pool, err error) {
+				if in.Tenant, err = ownTenant(cmd.Context(), c, in.Tenant); err != nil {
+					return p, err
+				}
 				return c.CreatePool(cmd.Context(), in, f.options()...)
 			})
 		},
 	}
 	f.create(cmd)
-	cmd.Flags().StringVar(&in.Tenant, "tenant", "", "its owner (needed)")
+	cmd.Flags().StringVar(&in.Tenant, "tenant", "", ownTenantUse)
 	cmd.Flags().StringVar(&in.Site, "site", "", "where its machines are (needed)")
 	cmd.Flags().StringArrayVarP(&pairs, "label", "l", nil, "label key=value; repeat for more")
 	poolPolicyFlags(cmd, &in.Policy, &unverified)

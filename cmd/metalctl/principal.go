@@ -93,26 +93,26 @@ func newCreatePrincipal(a *app) *cobra.Command {
 	var f writeFlags
 	var in contract.NewPrincipal
 	cmd := &cobra.Command{
-		Use: "principal NAME --tenant TENANT --kind person|service", Short: "Make a principal", Args: cobra.ExactArgs(1),
+		Use: "principal NAME --kind person|service", Short: "Make a principal", Args: cobra.ExactArgs(1),
 		Long: withExits(`Makes a caller of the API, without a token and without a binding: it can do nothing yet. See
 bind and issue-token.`,
 			remoteExits),
 		Example: "  metalctl create principal ci --tenant tenant_01k… --kind service",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if in.Tenant == "" {
-				return usage("--tenant is needed")
-			}
 			if !slices.Contains(principal.Kinds, principal.Kind(in.Kind)) {
 				return usage("--kind is person or service")
 			}
 			in.Name = args[0]
-			return fetch(a, principalKind, func(c *client.Client) (contract.Principal, error) {
+			return fetch(a, principalKind, func(c *client.Client) (p contract.Principal, err error) {
+				if in.Tenant, err = ownTenant(cmd.Context(), c, in.Tenant); err != nil {
+					return p, err
+				}
 				return c.CreatePrincipal(cmd.Context(), in, f.options()...)
 			})
 		},
 	}
 	f.create(cmd)
-	cmd.Flags().StringVar(&in.Tenant, "tenant", "", "where it belongs (needed)")
+	cmd.Flags().StringVar(&in.Tenant, "tenant", "", ownTenantUse)
 	cmd.Flags().StringVar(&in.Kind, "kind", "", "person or service (needed)")
 	_ = cmd.RegisterFlagCompletionFunc("kind", words("person", "service")) // the flag was made above
 	return cmd

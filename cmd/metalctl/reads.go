@@ -19,7 +19,7 @@ func addReads(root *cobra.Command, a *app) {
 	nodes.Short, nodes.GroupID = "Short for list nodes", groupReads
 	root.AddCommand(get, list, nodes)
 	for _, cmd := range []*cobra.Command{
-		newHistory(a), newWhy(a), newReplay(a), newEvents(a), newDoctor(a), newAudit(a),
+		newWatch(a), newHistory(a), newWhy(a), newReplay(a), newEvents(a), newDoctor(a), newAudit(a),
 	} {
 		cmd.GroupID = groupReads
 		root.AddCommand(cmd)

@@ -57,26 +57,26 @@ func newCreateSite(a *app) *cobra.Command {
 	var in contract.NewSite
 	var pairs []string
 	cmd := &cobra.Command{
-		Use: "site NAME --tenant TENANT", Short: "Make a site", Args: cobra.ExactArgs(1),
+		Use: "site NAME", Short: "Make a site", Args: cobra.ExactArgs(1),
 		Long: withExits(`Makes a place with a network of BMCs. With --bmc-network only BMCs
 within those networks can be enrolled at it.`,
 			remoteExits),
 		Example: "  metalctl create site berlin-1 --tenant tenant_01k… --bmc-network 10.20.0.0/16",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if in.Tenant == "" {
-				return usage("--tenant is needed")
-			}
 			in.Name = args[0]
 			if in.Labels, err = parseLabels(pairs); err != nil {
 				return err
 			}
-			return fetch(a, siteKind, func(c *client.Client) (contract.Site, error) {
+			return fetch(a, siteKind, func(c *client.Client) (s contract.Site, err error) {
+				if in.Tenant, err = ownTenant(cmd.Context(), c, in.Tenant); err != nil {
+					return s, err
+				}
 				return c.CreateSite(cmd.Context(), in, f.options()...)
 			})
 		},
 	}
 	f.create(cmd)
-	cmd.Flags().StringVar(&in.Tenant, "tenant", "", "its owner (needed)")
+	cmd.Flags().StringVar(&in.Tenant, "tenant", "", ownTenantUse)
 	cmd.Flags().StringArrayVarP(&pairs, "label", "l", nil, "label key=value; repeat for more")
 	networksFlag(cmd, &in.Policy)
 	return cmd

@@ -100,7 +100,7 @@ func (a *app) applyVerb(cmd *cobra.Command, v verb, f verbFlags, nodes []string)
 		return err
 	}
 	if v.destroys != "" {
-		if err := a.confirm(fmt.Sprintf("%s %s: %s", v.name, strings.Join(nodes, ", "), v.destroys), f.yes); err != nil {
+		if err := a.confirm(cmd.Context(), fmt.Sprintf("%s %s: %s", v.name, strings.Join(nodes, ", "), v.destroys), f.yes); err != nil {
 			return err
 		}
 	}

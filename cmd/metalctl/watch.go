@@ -8,7 +8,6 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi/client"
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 	"github.com/better-compute/metal/domain/fault"
-	"github.com/better-compute/metal/domain/node"
 )
 
 // The bounds of what completion asks for: nobody waits long for a tab.
@@ -100,40 +99,6 @@ func (a *app) rows(k kind[contract.Node], nodes ...contract.Node) error {
 		if err := k.one(a, n); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// watchVerb shows what follows a verb, event by event, until the machine rests. One that failed is not well.
-func (a *app) watchVerb(ctx context.Context, c *client.Client, n contract.Node) error {
-	if atRest(n) {
-		return restingWell(n)
-	}
-	a.say("watching %s; interrupt to stop, the machine goes on", n.ID)
-	var last contract.Node
-	err := a.watchNode(ctx, c, n, func(now contract.Node, e contract.Event) (bool, error) {
-		last = now
-		if err := a.rows(nodeKind, now); err != nil {
-			return false, err
-		}
-		a.say("%s %s", clock(e.At), sentence(e))
-		return atRest(now), nil
-	})
-	if err != nil {
-		return err
-	}
-	return restingWell(last)
-}
-
-// atRest tells a machine that nothing moves until somebody asks.
-func atRest(n contract.Node) bool {
-	kind := node.InfoOf(node.ProvisionState(n.Provision)).Kind
-	return kind == node.Stable || kind == node.Terminal || n.RescueUp && !n.Unrescuing
-}
-
-func restingWell(n contract.Node) error {
-	if n.Provision == string(node.Failed) {
-		return errUnwell
 	}
 	return nil
 }
