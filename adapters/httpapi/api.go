@@ -76,11 +76,13 @@ func New(cfg Config) (*API, error) {
 		return nil, err
 	}
 	a := &API{
-		service: cfg.Service, authorizer: cfg.Authorizer, store: cfg.Log, db: cfg.DB, waiter: cfg.Waiter, projections: cfg.Projections,
-		outcomes: cfg.Outcomes, signer: cfg.Signer, clock: cfg.Clock, log: cfg.Logger,
+		service: cfg.Service, authorizer: cfg.Authorizer, store: cfg.Log, db: cfg.DB, waiter: cfg.Waiter,
+		projections: cfg.Projections, outcomes: cfg.Outcomes, signer: cfg.Signer, clock: cfg.Clock, log: cfg.Logger,
 		version: cfg.Version, observer: cfg.Observer, requestKey: cfg.RequestKey,
-		tokens: newTokens(cfg.DB, cfg.Clock), attempts: newLimiter(attemptBurst, attemptRefill, mostAddresses),
-		followers: followers{count: map[id.Principal]int{}}, heartbeat: heartbeat, writing: writeTimeout, auditing: make(chan struct{}, 1),
+		tokens:    newTokens(cfg.DB, cfg.Clock),
+		attempts:  newLimiter(attemptBurst, attemptRefill, mostAddresses),
+		followers: followers{count: map[id.Principal]int{}},
+		heartbeat: heartbeat, writing: writeTimeout, auditing: make(chan struct{}, 1),
 	}
 	if a.observer == nil {
 		a.observer = unobserved{}
@@ -127,6 +129,7 @@ func (a *API) route(metrics http.Handler) {
 	a.health(router, metrics)
 	v1 := router.With(a.authenticated, a.mutation)
 	a.huma = humachi.New(v1, humaConfig())
+	a.huma.UseMiddleware(strangers)
 	a.operations()
 	a.documents(router)
 }

@@ -110,6 +110,7 @@ func TestBadPathsAndQueries(t *testing.T) {
 		"?label==b":                     {"query.label[0]"},
 		"?maintenance=maybe":            {"query.maintenance"},
 		"?color=red":                    {"query.color"},
+		"?color=red&limit=0&at=1":       {"query.color", "query.at", "query.limit"},
 		"?fields=nodeId,secret":         {"query.fields[1]"},
 		"?name=%ff":                     {"query.name"},
 		"?name=a%00b":                   {"query.name"},

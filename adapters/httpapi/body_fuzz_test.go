@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ func FuzzTakeBody(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		r := httptest.NewRequest("POST", "/v1/nodes", bytes.NewReader(in))
+		r := httptest.NewRequest(http.MethodPost, "/v1/nodes", bytes.NewReader(in))
 		body, canonical, err := takeBody(httptest.NewRecorder(), r)
 		if err != nil {
 			if problemOf(t.Context(), err).Code != string(fault.InvalidInput) {

@@ -25,6 +25,7 @@ import (
 type request struct {
 	id, correlation, trace string
 	who                    *Identity // nil until authenticated
+	unknown                issues    // parameters of the query that the operation does not have
 	command                uuid.UUID // of a mutation
 	code                   string    // of the problem it ended with
 	cause                  error     // behind an INTERNAL or UNAVAILABLE

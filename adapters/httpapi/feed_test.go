@@ -31,16 +31,20 @@ type message struct {
 func (w *world) follow(t *testing.T, path string, o ...option) *feedReader {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	r := must(http.NewRequestWithContext(ctx, "GET", w.server.URL+path, nil))(t)
+	r := must(http.NewRequestWithContext(ctx, http.MethodGet, w.server.URL+path, nil))(t)
 	r.Header.Set("Authorization", "Bearer "+adminToken)
 	for _, set := range o {
 		set(r)
 	}
-	res := must(w.server.Client().Do(r))(t)
-	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" {
+	res, err := w.server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("status %d, headers %v", res.StatusCode, res.Header)
 	}
-	f := &feedReader{t: t, lines: bufio.NewReader(res.Body), close: func() { cancel(); _ = res.Body.Close() }}
+	f := &feedReader{t: t, lines: bufio.NewReader(res.Body), close: cancel}
 	t.Cleanup(f.close)
 	if first := f.next(); first.retry != "2000" {
 		t.Fatalf("the stream begins with %+v", first)

@@ -95,7 +95,7 @@ func (f *follower) catchUp(ctx context.Context) bool {
 
 // write sends the events that are for this follower. Once its own principal has changed, what follows is decided afresh.
 func (f *follower) write(ctx context.Context, events []event.Recorded, head event.Position) bool {
-	own := event.Stream(principal.StreamOf(f.who.Actor.Principal))
+	own := principal.StreamOf(f.who.Actor.Principal)
 	for _, e := range events {
 		if e.Stream == own && !f.renew(ctx, e.Position) {
 			return false

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -43,6 +44,9 @@ func operate[I any](a *API, d document, handle func(context.Context, *I) (*answe
 	}
 	op := a.operation(d, "application/json")
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*answer, error) {
+		if err := requestOf(ctx).unknown.err(); err != nil {
+			return nil, problemOf(ctx, err)
+		}
 		out, err := handle(ctx, in)
 		if err != nil {
 			return nil, problemOf(ctx, err)
@@ -59,6 +63,9 @@ func operate[I any](a *API, d document, handle func(context.Context, *I) (*answe
 func stream[I any](a *API, d document, media string, handle func(context.Context, *I) (func(huma.Context), error)) {
 	d.status = http.StatusOK
 	huma.Register(a.huma, a.operation(d, media), func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
+		if err := requestOf(ctx).unknown.err(); err != nil {
+			return nil, problemOf(ctx, err)
+		}
 		body, err := handle(ctx, in)
 		if err != nil {
 			return nil, problemOf(ctx, err)
@@ -90,6 +97,23 @@ func (a *API) operation(d document, media string) huma.Operation {
 		contract.ProblemType: {Schema: schemas.Schema(reflect.TypeFor[problem](), true, "Problem")},
 	}}
 	return op
+}
+
+// strangers notes parameters of the query that an operation does not have: they are told of together with whatever else
+// is wrong.
+func strangers(ctx huma.Context, next func(huma.Context)) {
+	url := ctx.URL()
+	if url.RawQuery != "" {
+		r := requestOf(ctx.Context())
+		for _, name := range sortedKeys(url.Query()) {
+			if !slices.ContainsFunc(ctx.Operation().Parameters, func(p *huma.Param) bool {
+				return p.In == "query" && p.Name == name
+			}) {
+				r.unknown.add("query."+name, "there is no such parameter")
+			}
+		}
+	}
+	next(ctx)
 }
 
 // oneOf and pageOf are the types that operations give.
@@ -141,8 +165,7 @@ func humaConfig() huma.Config {
 				},
 			},
 		},
-		Formats:                      map[string]huma.Format{"application/json": form, "json": form},
-		DefaultFormat:                "application/json",
-		RejectUnknownQueryParameters: true,
+		Formats:       map[string]huma.Format{"application/json": form, "json": form},
+		DefaultFormat: "application/json",
 	}
 }

@@ -118,6 +118,9 @@ func fromHuma(ctx context.Context, status int, message string, errs ...error) *p
 	case status >= http.StatusInternalServerError:
 		return problemOf(ctx, errors.Join(append([]error{errors.New(message)}, errs...)...))
 	case len(issues) > 0:
+		if r := requestOf(ctx); r != nil {
+			issues = append(issues, r.unknown...)
+		}
 		return problemOf(ctx, fault.Invalid(issues...))
 	case status == http.StatusBadRequest && strings.Contains(message, "body"):
 		return problemOf(ctx, fault.Invalid(fault.Issue{Path: "body", Message: "a JSON object is needed"}))
@@ -136,6 +139,5 @@ func issueOf(d *huma.ErrorDetail) fault.Issue {
 		}
 	}
 	i.Message = strings.Replace(i.Message, "unexpected property", "there is no such field", 1)
-	i.Message = strings.Replace(i.Message, "unknown query parameter", "there is no such parameter", 1)
 	return i
 }

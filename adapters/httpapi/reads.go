@@ -108,7 +108,7 @@ func (a *API) page(projection event.Position, items []json.RawMessage, next stri
 	return &answer{Position: projection.String(), Body: append(body, '}', '\n')}, nil
 }
 
-// pick keeps only the fields asked for, in their order.
+// pick keeps only the fields asked for, by name.
 func pick(items []json.RawMessage, fields []string, known map[string]bool) error {
 	if len(fields) == 0 {
 		return nil
@@ -122,7 +122,8 @@ func pick(items []json.RawMessage, fields []string, known map[string]bool) error
 	if len(issues) > 0 {
 		return fault.Invalid(issues...)
 	}
-	fields = slices.Compact(slices.Clone(fields))
+	slices.Sort(fields)
+	fields = slices.Compact(fields)
 	for i, item := range items {
 		var all map[string]json.RawMessage
 		if err := json.Unmarshal(item, &all); err != nil {

@@ -63,8 +63,8 @@ func TestListNodes(t *testing.T) {
 	if !slices.Equal(paged, newest) {
 		t.Fatal(cmp.Diff(newest, paged))
 	}
-	some := w.get("/v1/nodes?limit=1&fields=provisionState,nodeId,lastError").want(200)
-	if want := `{"items":[{"provisionState":"enrolling","nodeId":"` + newest[0] + `"}],`; !strings.HasPrefix(string(some.body), want) {
+	some := w.get("/v1/nodes?limit=1&fields=provisionState,nodeId,lastError,nodeId").want(200)
+	if want := `{"items":[{"nodeId":"` + newest[0] + `","provisionState":"enrolling"}],`; !strings.HasPrefix(string(some.body), want) {
 		t.Fatalf("%s", some.body)
 	}
 }
