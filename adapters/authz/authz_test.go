@@ -3,6 +3,8 @@ package authz_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -189,8 +191,18 @@ func TestReadDir(t *testing.T) {
 	if _, err := authz.ReadDir(t.TempDir() + "/nowhere"); fault.CodeOf(err) != fault.InvalidConfig {
 		t.Errorf("a folder that is not there: %v", err)
 	}
-	files, err := authz.ReadDir(t.TempDir())
+	dir := t.TempDir()
+	files, err := authz.ReadDir(dir)
 	if err != nil || len(files) > 0 {
 		t.Errorf("an empty folder: %v, %v", files, err)
+	}
+	for name, text := range map[string]string{"b.cedar": "b", "a.cedar": "a", "notes.txt": "no policy"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err = authz.ReadDir(dir)
+	if err != nil || len(files) != 2 || files[0].Name != filepath.Join(dir, "a.cedar") || string(files[1].Text) != "b" {
+		t.Errorf("a folder with two policies: %v, %v", files, err)
 	}
 }
