@@ -155,4 +155,5 @@ func (a *API) operations() {
 	a.feed()
 	a.findings()
 	a.audit()
+	openAnswers(a.huma.OpenAPI())
 }

@@ -7,7 +7,6 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
@@ -128,8 +127,6 @@ func named(content map[string]*huma.MediaType) string {
 	}
 	return ""
 }
-
-func refName(s *huma.Schema) string { return s.Ref[strings.LastIndexByte(s.Ref, '/')+1:] }
 
 func schemaDocs(name string, s *huma.Schema) docsSchema {
 	shown := docsSchema{Name: name}

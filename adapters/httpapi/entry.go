@@ -73,10 +73,11 @@ func (a *API) enter(next http.Handler) http.Handler {
 		out.Header().Set(contract.HeaderRequestID, req.id)
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
 		defer func() {
-			if caught := recover(); caught != nil {
-				a.panicked(out, r, caught)
-			}
+			abort := a.panicked(out, r, recover())
 			a.served(r, req, out, time.Since(began))
+			if abort {
+				panic(http.ErrAbortHandler)
+			}
 		}()
 		if err := plainURL(r.URL); err != nil {
 			refuse(out, r, err)
@@ -86,10 +87,14 @@ func (a *API) enter(next http.Handler) http.Handler {
 	})
 }
 
-// panicked answers INTERNAL. The value of a panic may hold what a caller sent; only a runtime error's text is logged.
-func (a *API) panicked(w *watched, r *http.Request, caught any) {
-	if caught == http.ErrAbortHandler { //nolint:errorlint // compared as net/http does
-		panic(caught)
+// panicked answers INTERNAL. The value of a panic may hold what a caller sent; only a runtime error's text is logged. abort
+// says that the answer had begun, so that only breaking the connection tells the caller that it is not whole.
+func (a *API) panicked(w *watched, r *http.Request, caught any) (abort bool) {
+	switch caught {
+	case nil:
+		return false
+	case http.ErrAbortHandler:
+		return true
 	}
 	what := fmt.Sprintf("%T", caught)
 	var known runtime.Error
@@ -98,9 +103,11 @@ func (a *API) panicked(w *watched, r *http.Request, caught any) {
 	}
 	a.log.ErrorContext(r.Context(), "a handler panicked",
 		"panic", what, "requestId", requestOf(r.Context()).id, "stack", string(debug.Stack()))
-	if w.status == 0 {
-		refuse(w, r, fault.New(fault.Internal, "something went wrong inside; nothing more is told here"))
+	if w.status != 0 {
+		return true
 	}
+	refuse(w, r, fault.New(fault.Internal, "something went wrong inside; nothing more is told here"))
+	return false
 }
 
 // served tells of an answer. Neither the path's values nor the query are logged: a caller may have put a secret there.

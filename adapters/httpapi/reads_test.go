@@ -6,6 +6,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -242,4 +244,37 @@ func TestLogAway(t *testing.T) {
 	}
 	w.get("/v1/nodes/" + n.ID).want(200)
 	w.get("/healthz").want(200)
+}
+
+// brokenLog breaks off after its first page.
+type brokenLog struct {
+	event.Store
+	broken *atomic.Bool
+}
+
+func (l brokenLog) ReadAll(ctx context.Context, after event.Position, types []string, limit int,
+) ([]event.Recorded, event.Position, error) {
+	if l.broken.Load() && after > 0 {
+		return nil, after, event.ErrUnavailable
+	}
+	return l.Store.ReadAll(ctx, after, types, min(limit, 3))
+}
+
+// A copy that is not whole breaks off: it does not end as if it were.
+func TestCopyThatBreaksOff(t *testing.T) {
+	var broken atomic.Bool
+	w := start(t, func(_ *world, c *Config) { c.Log = brokenLog{c.Log, &broken} })
+	w.estate("acme")
+	w.get("/v1/audit/log").want(200)
+	broken.Store(true)
+	r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, w.server.URL+"/v1/audit/log", nil))(t)
+	r.Header.Set("Authorization", "Bearer "+adminToken)
+	res, err := w.server.Client().Do(r)
+	if err != nil {
+		return // nothing had been sent yet
+	}
+	defer func() { _ = res.Body.Close() }()
+	if _, err := io.ReadAll(res.Body); err == nil {
+		t.Fatal("half a log ends as a whole one would")
+	}
 }
