@@ -215,6 +215,25 @@ func TestReadsWaitForOwnWrites(t *testing.T) {
 	}
 }
 
+// A mutation that the read models do not show yet is waited for, and succeeds whether they catch up or not.
+func TestALateAnswerIsWaitedFor(t *testing.T) {
+	late := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(contract.HeaderPosition, "41")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, `{"nodeId":"node_1"}`)
+	}
+	c, s := scripted(t, late, answers(`{"items":[]}`), refuses(500, fault.Internal))
+	n, err := c.Uncordon(t.Context(), "node_1")
+	if err != nil || n.ID != "node_1" || len(s.came) != 3 {
+		t.Fatalf("%+v, %v, after %d requests", n, err, len(s.came))
+	}
+	for _, r := range s.came[1:] {
+		if r.Method != http.MethodGet || r.Header.Get(contract.HeaderPosition) != "41" {
+			t.Errorf("%s %s waits for %q", r.Method, r.URL, r.Header.Get(contract.HeaderPosition))
+		}
+	}
+}
+
 func TestPages(t *testing.T) {
 	c, s := scripted(t,
 		answers(`{"items":[{"nodeId":"a"},{"nodeId":"b"}],"next":"n x"}`), answers(`{"items":[{"nodeId":"c"}]}`))

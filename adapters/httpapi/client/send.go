@@ -50,6 +50,7 @@ type message struct {
 	body   []byte // nil: none
 
 	timeout time.Duration // of one attempt
+	late    bool          // it was done, and the read models do not show it yet
 }
 
 const jsonType = "application/json"
@@ -116,6 +117,9 @@ func call[T any](ctx context.Context, c *Client, op operation, parameters []stri
 	if err != nil || len(raw) == 0 {
 		return answer, err
 	}
+	if m.late {
+		c.settle(ctx)
+	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
 		return answer, fault.Wrap(err, fault.Internal, "the answer of %s cannot be read: %s", c.base, err)
 	}
@@ -147,6 +151,7 @@ func (c *Client) once(ctx context.Context, m *message) ([]byte, http.Header, err
 	}
 	if m.op.mutates() {
 		c.wrote(res.Header)
+		m.late = res.StatusCode == http.StatusAccepted
 	}
 	return raw, res.Header, nil
 }
@@ -166,6 +171,17 @@ func (c *Client) Position(ctx context.Context, o ...Option) (uint64, error) {
 		return 0, fault.New(fault.Internal, "the answer of %s does not tell its position", c.base)
 	}
 	return position, nil
+}
+
+// settle waits, bounded, until the read models show what this client wrote, so that other clients that come after it see
+// it too. What was done stays done: that the wait failed is nobody's error.
+func (c *Client) settle(ctx context.Context) {
+	for _, list := range []operation{opListNodes, opListTenants} {
+		m, err := c.message(list, nil, url.Values{"limit": {"1"}}, nil, nil)
+		if err == nil {
+			_, _, _ = c.repeat(ctx, m)
+		}
+	}
 }
 
 // wrote remembers the position of a mutation, for later reads to wait for.
