@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -12,10 +13,12 @@ import (
 type lane struct {
 	Projection
 	turn chan struct{} // holds a token while a catch-up runs in this process
+	next time.Time     // no batch before, so that events gather; only the holder of turn looks
 
 	mu       sync.Mutex
 	loaded   bool           // position was read from the checkpoint and nothing has failed since
-	position event.Position // as last committed, by this process or another
+	position event.Position // everything up to here is applied, or of types that are not consumed
+	saved    event.Position // the checkpoint as last seen; not above position
 	stopped  *fault.Error   // why it stands still; nil: it doesn't
 	failures int            // in a row
 	resume   time.Time      // no try before
@@ -23,8 +26,41 @@ type lane struct {
 	moved    chan struct{}  // closed and replaced whenever position or stopped changes
 }
 
+// defaultPace is the pace of a projection that has none of its own.
+const defaultPace = 2 * time.Millisecond
+
 func newLane(p Projection) *lane {
+	if p.Pace <= 0 {
+		p.Pace = defaultPace
+	}
 	return &lane{Projection: p, turn: make(chan struct{}, 1), moved: make(chan struct{})}
+}
+
+// gather waits until the next batch may begin.
+func (l *lane) gather(ctx context.Context) error {
+	wait := time.Until(l.next)
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// took notes that a batch of so many events was read just now. The one after a full batch begins at once.
+func (l *lane) took(events int) {
+	switch events {
+	case 0:
+	case batchSize:
+		l.next = time.Time{}
+	default:
+		l.next = time.Now().Add(l.Pace)
+	}
 }
 
 // look gives the position, why the lane stands still, and a channel that closes when either changes.
@@ -34,18 +70,26 @@ func (l *lane) look() (event.Position, *fault.Error, <-chan struct{}) {
 	return l.position, l.stopped, l.moved
 }
 
-// known gives the position where it is certain enough to read the log from.
-func (l *lane) known() (event.Position, bool) {
+// known gives the position and the checkpoint where they are certain enough to read the log from.
+func (l *lane) known() (position, saved event.Position, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.position, l.loaded
+	return l.position, l.saved, l.loaded
+}
+
+// skipped says that nothing up to p is consumed. The checkpoint follows with the next batch, or within a second: until
+// then a crash only reads the same stretch again.
+func (l *lane) skipped(p event.Position) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.signal(p, l.stopped)
 }
 
 // reached sets the position as the checkpoint has it: it may go back, when the database lost its last moments.
 func (l *lane) reached(p event.Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.loaded, l.looked = true, time.Now()
+	l.loaded, l.looked, l.saved = true, time.Now(), p
 	l.signal(p, l.stopped)
 }
 
@@ -53,7 +97,7 @@ func (l *lane) reached(p event.Position) {
 func (l *lane) passed(p event.Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.loaded, l.looked, l.failures = true, time.Now(), 0
+	l.loaded, l.looked, l.saved, l.failures = true, time.Now(), p, 0
 	l.signal(p, nil)
 }
 
@@ -62,7 +106,7 @@ func (l *lane) failed(p event.Position, why *fault.Error, pause func(failures in
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failures++
-	l.loaded, l.looked, l.resume = true, time.Now(), time.Now().Add(pause(l.failures))
+	l.loaded, l.looked, l.saved, l.resume = true, time.Now(), p, time.Now().Add(pause(l.failures))
 	l.signal(p, why)
 }
 

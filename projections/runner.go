@@ -112,6 +112,9 @@ func (r *Runner) CatchUp(ctx context.Context, name string) error {
 		return err
 	}
 	for more := true; more; {
+		if err := l.gather(ctx); err != nil {
+			return err
+		}
 		if more, err = r.advance(ctx, l); err != nil {
 			l.forget()
 			return err
@@ -126,7 +129,7 @@ const confirmEvery = time.Second
 
 // advance applies one batch. more says that there may be another.
 func (r *Runner) advance(ctx context.Context, l *lane) (more bool, err error) {
-	from, known := l.known()
+	from, saved, known := l.known()
 	if !known {
 		return true, r.load(ctx, l)
 	}
@@ -134,16 +137,21 @@ func (r *Runner) advance(ctx context.Context, l *lane) (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: read the log after %s: %w", l.Name, from, err)
 	}
-	if head > from {
-		return r.apply(ctx, l, span{from, batch, head})
-	}
-	if !l.due(confirmEvery) {
+	l.took(len(batch))
+	due := l.due(confirmEvery)
+	switch {
+	case len(batch) > 0, due && head > saved:
+		return r.apply(ctx, l, span{saved, batch, head})
+	case head > from:
+		l.skipped(head)
+		return true, nil
+	case !due:
 		return false, nil
 	}
 	if err := r.load(ctx, l); err != nil {
 		return false, err
 	}
-	now, _ := l.known()
+	now, _, _ := l.known()
 	return now != from, nil
 }
 

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// spuriousPause keeps a log that wakes without news from making a hot loop.
-	spuriousPause = time.Millisecond
+	// nudgePause is the least time between nudges: what a busy log gains meanwhile is one nudge, and a log that wakes
+	// without news makes no hot loop. A nudge after a quiet moment is not delayed.
+	nudgePause = 2 * time.Millisecond
 	// awayPause is how long the bus waits before it asks a log again that it could not reach.
 	awayPause = time.Second
 )
@@ -22,16 +23,14 @@ const (
 // nudge publishes the head of the log at the start, whenever it changes, and at every tick, until ctx ends. However
 // many events were appended meanwhile, they are one nudge.
 func (b *Bus) nudge(ctx context.Context) {
-	var last event.Position
 	away := false
 	for ctx.Err() == nil {
 		head, err := b.log.Head(ctx)
 		if err == nil {
 			b.publish(head)
-			if head == last && !pause(ctx, spuriousPause) {
+			if !pause(ctx, nudgePause) {
 				return
 			}
-			last = head
 			err = b.changed(ctx, head)
 		}
 		if ctx.Err() != nil {

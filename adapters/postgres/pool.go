@@ -50,7 +50,7 @@ func Open(ctx context.Context, dsn string, o Options) (*pgxpool.Pool, error) {
 		parameters["application_name"] = "metal"
 	}
 	// Read models are filled and queried while small and while large: a plan is made for the values at hand.
-	parameters["plan_cache_mode"] = "force_custom_plan"
+	parameters["plan_cache_mode"] = "auto"
 
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

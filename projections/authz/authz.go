@@ -6,6 +6,7 @@ package authz
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,7 +25,7 @@ const Name = "authz"
 // New is the projection.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 1,
+		Name: Name, Version: 1, Pace: 10 * time.Millisecond,
 		Consumes: append(
 			projections.Types(tenant.Events, site.Events, pool.Events, principal.Events),
 			node.Enrolled{}.EventType(), node.AgentJoined{}.EventType(), node.EnrollmentVoided{}.EventType(),

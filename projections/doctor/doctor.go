@@ -20,7 +20,7 @@ const Name = "doctor"
 // New is the projection.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 1, Consumes: projections.Types(node.Events, claim.Events),
+		Name: Name, Version: 1, Pace: 500 * time.Millisecond, Consumes: projections.Types(node.Events, claim.Events),
 		Tables: []string{"doctor_nodes", "doctor_claims"}, Apply: apply,
 	}
 }

@@ -26,7 +26,8 @@ var categories = map[string]bool{node.Category: true, "workflow": true, "agentco
 // New is the projection. It reads every type, also those that only a newer program knows: an event is kept as stored.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 1, Tables: []string{"history_events", "history_streams"}, Apply: apply,
+		Name: Name, Version: 1, Pace: 100 * time.Millisecond,
+		Tables: []string{"history_events", "history_streams"}, Apply: apply,
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 type appender struct {
 	config    *pgx.ConnConfig
 	queue     *queue
-	committed func(head event.Position)
+	committed func(added []*recentEvent)
 	lost      func() // the connection was lost
 
 	end   context.CancelFunc
@@ -36,7 +36,7 @@ type appender struct {
 }
 
 func startAppender(
-	config *pgx.ConnConfig, q *queue, committed func(event.Position), lost func(),
+	config *pgx.ConnConfig, q *queue, committed func([]*recentEvent), lost func(),
 ) *appender {
 	delays := backoff.NewExponentialBackOff()
 	delays.InitialInterval, delays.MaxInterval = 10*time.Millisecond, time.Second

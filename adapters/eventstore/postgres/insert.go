@@ -27,8 +27,8 @@ const lockSQL = "SELECT pg_advisory_xact_lock($1)"
 
 // insertSQL judges a batch of appends and adds those whose stream is at the expected version. It must be a statement
 // of its own after the lock was taken: its snapshot then holds all that was committed before. For each append it
-// returns the stream's version, the newest position before the batch, and where the version is another, the position
-// of the last event if the very same events are there already.
+// returns the stream's version, the newest position before the batch, the time that the log gives, and where the version is
+// another, the position of the last event if the very same events are there already.
 //
 // $1 stream, $2 expected version and $3 number of events, by append; $4 ordinal of the append, $5 ordinal within it,
 // $6 id, $7 type, $8 schema version, $9 data and $10 metadata, by event.
@@ -47,7 +47,7 @@ WITH attempt AS MATERIALIZED (
 	FROM given JOIN attempt USING (n) CROSS JOIN newest
 	WHERE actual = expect
 )
-SELECT actual, newest.position, CASE WHEN actual >= expect + count AND actual <> expect THEN (
+SELECT actual, newest.position, statement_timestamp(), CASE WHEN actual >= expect + count AND actual <> expect THEN (
 		SELECT max(e.position) FROM given JOIN events e USING (id)
 		WHERE given.n = attempt.n AND e.stream = attempt.stream AND e.version = attempt.expect + given.i
 		HAVING count(*) = attempt.count
@@ -69,7 +69,7 @@ WITH found AS MATERIALIZED (
 		WITH ORDINALITY AS g (id, type, schema_version, data, meta, i)
 	WHERE actual = $2
 )
-SELECT actual, newest, CASE WHEN actual > $2 THEN (
+SELECT actual, newest, statement_timestamp(), CASE WHEN actual > $2 THEN (
 		SELECT max(e.position) FROM unnest($3) WITH ORDINALITY AS g (id, i) JOIN events e USING (id)
 		WHERE e.stream = $1 AND e.version = $2 + g.i
 		HAVING count(*) = cardinality($3)
@@ -96,16 +96,16 @@ func (a *appender) try(batch []*pending) error {
 	if err != nil {
 		return err
 	}
-	next, head := event.Position(0), event.Position(0)
+	next := answers[0].newest
+	var added []*recentEvent
 	for i, p := range batch {
 		answer := answers[i]
-		if i == 0 {
-			next = answer.newest
-		}
 		switch {
 		case answer.actual == p.expect:
-			next += event.Position(len(p.wires))
-			head = next
+			for _, w := range p.wires {
+				next++
+				added = append(added, &recentEvent{wire: w, position: next, at: answer.at})
+			}
 			defer p.answer(next, nil) // after the followers were woken
 		case answer.found != nil:
 			p.answer(*answer.found, nil)
@@ -113,8 +113,8 @@ func (a *appender) try(batch []*pending) error {
 			p.answer(0, &event.ConflictError{Stream: p.stream, Expected: p.expect, Actual: answer.actual})
 		}
 	}
-	if head > 0 {
-		a.committed(head)
+	if len(added) > 0 {
+		a.committed(added)
 	}
 	return nil
 }
@@ -123,6 +123,7 @@ func (a *appender) try(batch []*pending) error {
 type judgement struct {
 	actual event.Version
 	newest event.Position
+	at     time.Time
 	found  *event.Position
 }
 
@@ -159,7 +160,7 @@ func judgements(results pgx.BatchResults) ([]judgement, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (j judgement, err error) {
-		err = r.Scan(&j.actual, &j.newest, &j.found)
+		err = r.Scan(&j.actual, &j.newest, &j.at, &j.found)
 		return j, err
 	})
 }

@@ -67,7 +67,9 @@ func (s *Store) heard(payload string) {
 }
 
 // committed runs after each transaction that added events.
-func (s *Store) committed(head event.Position) {
+func (s *Store) committed(added []*recentEvent) {
+	s.recent.add(added)
+	head := added[len(added)-1].position
 	s.growth.atLeast(head)
 	if s.peers.present.Load() {
 		s.announcer.Announce(head.String())

@@ -47,6 +47,12 @@ func (s *Store) Read(ctx context.Context, stream event.Stream, after event.Versi
 func (s *Store) ReadAll(
 	ctx context.Context, after event.Position, types []string, limit int,
 ) (events []event.Recorded, head event.Position, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, after, unavailable(ctx, err)
+	}
+	if events, head, found, err := s.recent.after(after, types, limit); found || err != nil {
+		return events, head, err
+	}
 	var rows []row
 	if len(types) == 0 {
 		rows, err = s.read(ctx, "WHERE position > $1 ORDER BY position LIMIT $2", int64(after), limit)

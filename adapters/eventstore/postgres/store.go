@@ -51,6 +51,7 @@ type Store struct {
 	pool      *pgxpool.Pool
 	registry  *event.Registry
 	tips      *tips
+	recent    *recent
 	growth    *growth
 	peers     peers
 	queue     *queue
@@ -65,7 +66,7 @@ var _ event.Store = (*Store)(nil)
 // appending, announcing and listening. Close the store before the pool. Error: ErrUnavailable.
 func New(ctx context.Context, pool *pgxpool.Pool, r *event.Registry, o Options) (*Store, error) {
 	o = o.complete()
-	s := &Store{pool: pool, registry: r, tips: newTips(o.CachedStreams), growth: newGrowth(), queue: newQueue(o)}
+	s := &Store{pool: pool, registry: r, tips: newTips(o.CachedStreams), recent: &recent{registry: r}, growth: newGrowth(), queue: newQueue(o)}
 	head, err := s.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -76,8 +77,14 @@ func New(ctx context.Context, pool *pgxpool.Pool, r *event.Registry, o Options) 
 	s.listener = pg.Listen(config, channel, pg.Hearing{
 		Connected: s.peers.join, Look: s.look, Period: o.Poll, Heard: s.heard,
 	})
-	s.appender = startAppender(config, s.queue, s.committed, s.tips.forget)
+	s.appender = startAppender(config, s.queue, s.committed, s.lost)
 	return s, nil
+}
+
+// lost forgets what a lost connection makes doubtful.
+func (s *Store) lost() {
+	s.tips.forget()
+	s.recent.forget()
 }
 
 // Close waits for the appends under way, a few seconds at most, and ends the store's goroutines and connections.
