@@ -22,12 +22,12 @@ var Administrator = id.Of[id.Principal](bootstrap)
 // a token. It is idempotent and safe in several replicas at once.
 func (s *Service) Bootstrap(ctx context.Context) (hasToken bool, err error) {
 	call := Call{Actor: Actor{System: true}, Command: bootstrap}
-	if _, err := s.onTenant(ctx, call, tenant.Root, tenant.Create{Created: tenant.Created{
+	if _, err := s.onTenant(ctx, call, tenant.Root, tenant.Create{Facts: tenant.Created{
 		Tenant: tenant.Root, Name: "root",
 	}}); err != nil {
 		return false, err
 	}
-	if _, err := s.onPrincipal(ctx, call, Administrator, principal.Create{Created: principal.Created{
+	if _, err := s.onPrincipal(ctx, call, Administrator, principal.Create{Facts: principal.Created{
 		Principal: Administrator, Tenant: tenant.Root, Name: "administrator", Kind: principal.Person,
 	}}); err != nil {
 		return false, err

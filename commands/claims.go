@@ -110,7 +110,7 @@ func (s *Service) void(ctx context.Context, call Call, tenant id.Tenant, n id.No
 		stream:    node.StreamOf(n),
 		authorize: func(node.State) error { return nil }, // decided on the pool, or the control plane's own doing
 		decide: func(node.State, event.Version) (node.Command, error) {
-			return node.VoidEnrollment{EnrollmentVoided: node.EnrollmentVoided{Node: n, Tenant: tenant}}, nil
+			return node.VoidEnrollment{Facts: node.EnrollmentVoided{Node: n, Tenant: tenant}}, nil
 		},
 		meta: nodeMeta,
 	})

@@ -92,7 +92,7 @@ func (s *Service) storeAndEnroll(ctx context.Context, call Call, in Enrollment, 
 		decider:   node.Decider,
 		stream:    node.StreamOf(e.Node),
 		authorize: func(node.State) error { return nil }, // decided on the pool
-		decide:    func(node.State, event.Version) (node.Command, error) { return node.Enroll{Enrolled: e}, nil },
+		decide:    func(node.State, event.Version) (node.Command, error) { return node.Enroll{Facts: e}, nil },
 		meta:      nodeMeta,
 	})
 }

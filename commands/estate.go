@@ -28,7 +28,7 @@ func (s *Service) CreateTenant(ctx context.Context, call Call, in NewTenant) (Ou
 		return Outcome[tenant.State]{}, err
 	}
 	t := id.Of[id.Tenant](call.Command)
-	return s.onTenant(ctx, call, t, tenant.Create{Created: tenant.Created{
+	return s.onTenant(ctx, call, t, tenant.Create{Facts: tenant.Created{
 		Tenant: t, Name: in.Name, Labels: in.Labels, Policy: in.Policy,
 	}})
 }
@@ -90,7 +90,7 @@ func (s *Service) CreateSite(ctx context.Context, call Call, in NewSite) (Outcom
 		return Outcome[site.State]{}, err
 	}
 	at := id.Of[id.Site](call.Command)
-	return s.onSite(ctx, call, at, site.Create{Created: site.Created{
+	return s.onSite(ctx, call, at, site.Create{Facts: site.Created{
 		Site: at, Tenant: in.Tenant, Name: in.Name, Labels: in.Labels, Policy: in.Policy,
 	}})
 }
@@ -156,7 +156,7 @@ func (s *Service) CreatePool(ctx context.Context, call Call, in NewPool) (Outcom
 		in.Policy.Agent = pool.AgentRequired
 	}
 	p := id.Of[id.Pool](call.Command)
-	return s.onPool(ctx, call, p, pool.Create{Created: pool.Created{
+	return s.onPool(ctx, call, p, pool.Create{Facts: pool.Created{
 		Pool: p, Tenant: in.Tenant, Site: in.Site, Name: in.Name, Labels: in.Labels, Policy: in.Policy,
 	}})
 }

@@ -37,7 +37,7 @@ func (s *Service) CreatePrincipal(ctx context.Context, call Call, in NewPrincipa
 		return PrincipalOutcome{}, err
 	}
 	p := id.Of[id.Principal](call.Command)
-	create := principal.Create{Created: principal.Created{Principal: p, Tenant: in.Tenant, Name: in.Name, Kind: in.Kind}}
+	create := principal.Create{Facts: principal.Created{Principal: p, Tenant: in.Tenant, Name: in.Name, Kind: in.Kind}}
 	return s.onPrincipal(ctx, call, p, create)
 }
 

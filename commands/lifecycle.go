@@ -61,7 +61,7 @@ func (s *Service) Retry(ctx context.Context, call Call, n id.Node, w id.Workflow
 // RecordHardware stores a new inventory; one equal to the newest of its source changes nothing.
 func (s *Service) RecordHardware(ctx context.Context, call Call, n id.Node, from node.Source, h node.Hardware,
 ) (NodeOutcome, error) {
-	return s.provision(ctx, call, n, node.RecordHardware{HardwareRecorded: node.HardwareRecorded{Source: from, Hardware: h}})
+	return s.provision(ctx, call, n, node.RecordHardware{Facts: node.HardwareRecorded{Source: from, Hardware: h}})
 }
 
 // AttestWipe stores the result of a wipe. The caller has checked the signature.

@@ -268,10 +268,10 @@ func TestTwoRunnersApplyEachEventOnce(t *testing.T) {
 // A projection is taken over as soon as its owner is gone.
 func TestTakeover(t *testing.T) {
 	s := prepare(t)
-	p := s.append(t, "tally-a", counted{1})
+	s.append(t, "tally-a", counted{1})
 	r := s.runner(t, &tally{})
 	catchUp(t, r)
-	p = s.append(t, "tally-a", counted{1})
+	p := s.append(t, "tally-a", counted{1})
 	owner, err := pgx.Connect(t.Context(), s.pool.Config().ConnString())
 	if err != nil {
 		t.Fatal(err)

@@ -52,8 +52,6 @@ func uid(t cedar.EntityType, text string) cedar.EntityUID {
 	return cedar.NewEntityUID(t, cedar.String(text))
 }
 
-func actionUID(a principal.Action) cedar.EntityUID { return uid(typeAction, string(a)) }
-
 // place is a resource with all that contains it. The tree is flat: whatever contains it is its parent.
 type place struct {
 	resource cedar.EntityUID

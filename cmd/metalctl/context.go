@@ -21,7 +21,7 @@ func newContext(a *app) *cobra.Command {
 		Use: "context", Short: "Name control planes and choose one",
 		Long: withExits(contextLong, localExits), GroupID: groupLocal,
 	}
-	cmd.AddCommand(newContextAdd(a), newContextUse(a), newContextList(a), newContextRemove(a))
+	cmd.AddCommand(newContextAdd(a), newContextUse(), newContextList(a), newContextRemove())
 	return cmd
 }
 
@@ -81,7 +81,7 @@ func (a *app) addContext(ctx context.Context, name string, t target) error {
 	return all.write()
 }
 
-func newContextUse(a *app) *cobra.Command {
+func newContextUse() *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Make a context the current one",
 		Long:    withExits("Makes a context the current one.", localExits),
@@ -100,7 +100,7 @@ func newContextUse(a *app) *cobra.Command {
 	}
 }
 
-func newContextRemove(a *app) *cobra.Command {
+func newContextRemove() *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "Forget a context",
 		Long:    withExits("Forgets a context, and the token that is kept with it.", localExits),

@@ -37,13 +37,13 @@ var nodeKind = kind[contract.Node]{
 }
 
 func stateShade(state string) string {
-	switch node.InfoOf(node.ProvisionState(state)).Kind {
-	case node.WorkflowDriven, node.Waiting:
+	kind := node.InfoOf(node.ProvisionState(state)).Kind
+	switch {
+	case state == string(node.Failed):
+		return red
+	case kind == node.WorkflowDriven || kind == node.Waiting:
 		return yellow
-	case node.Stable:
-		if state == string(node.Failed) {
-			return red
-		}
+	case kind == node.Stable:
 		return green
 	}
 	return plain

@@ -76,7 +76,7 @@ func dev(ctx context.Context, c config, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // G301: the database's own account must pass through
 		return fault.Wrap(err, fault.InvalidConfig, "the data directory can't be made").WithRemedy("choose another --data-dir")
 	}
 	logger := c.logger()

@@ -34,7 +34,7 @@ func run(ctx context.Context, c config, master postgres.MasterKey, token string,
 	if err != nil {
 		return err
 	}
-	p, err := wire(ctx, c, s, secrets, logger)
+	p, err := wire(c, s, secrets, logger)
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ type plane struct {
 	logger   *slog.Logger
 }
 
-func wire(ctx context.Context, c config, s *stores, secrets *postgres.Secrets, logger *slog.Logger) (*plane, error) {
+func wire(c config, s *stores, secrets *postgres.Secrets, logger *slog.Logger) (*plane, error) {
 	policies, err := ownPolicies(c.policies)
 	if err != nil {
 		return nil, err

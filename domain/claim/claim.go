@@ -57,6 +57,8 @@ type State struct {
 }
 
 // Event is any event of a claim's stream.
+//
+//sumtype:decl
 type Event interface {
 	event.Event
 	claimEvent()
@@ -150,7 +152,7 @@ func taken(k Key, holder id.Node) error {
 func Evolve(s State, e Event) State {
 	switch e := e.(type) {
 	case Claimed:
-		return State{Key: e.Key, Tenant: e.Tenant, Holder: e.Holder}
+		return State(e)
 	case Released:
 		return State{Key: e.Key}
 	default:

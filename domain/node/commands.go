@@ -10,11 +10,11 @@ type Command interface{ nodeCommand() }
 
 type (
 	// Enroll hands over a machine with a BMC. Addresses are already normalised and claimed for Node.
-	Enroll struct{ Enrolled }
+	Enroll struct{ Facts Enrolled }
 	// VoidEnrollment closes the stream of an enrollment that never finished.
-	VoidEnrollment struct{ EnrollmentVoided }
+	VoidEnrollment struct{ Facts EnrollmentVoided }
 	// Join brings a machine that already runs an OS.
-	Join struct{ AgentJoined }
+	Join struct{ Facts AgentJoined }
 	// Accept moves a joined machine on; its pool's checks passed.
 	Accept struct{}
 	// Manage verifies the BMC again, then inspects and commissions.
@@ -62,7 +62,7 @@ type (
 		Message  string
 	}
 	// RecordHardware stores a new inventory.
-	RecordHardware struct{ HardwareRecorded }
+	RecordHardware struct{ Facts HardwareRecorded }
 	// AttestWipe stores the result of a wipe whose signature was checked.
 	AttestWipe struct{ Wipe Wipe }
 	// ObservePower stores the power state that was read.

@@ -22,22 +22,22 @@ const MaxReason = 512
 func Decide(s State, c Command) ([]Event, error) {
 	switch c := c.(type) {
 	case Enroll:
-		return born(s, VerbEnroll, Enrolling, c.Enrolled)
+		return born(s, VerbEnroll, Enrolling, c.Facts)
 	case Join:
-		return born(s, VerbJoin, Joined, c.AgentJoined)
+		return born(s, VerbJoin, Joined, c.Facts)
 	case VoidEnrollment:
 		if s.Exists() || s.Voided {
-			return nil, fault.New(fault.Conflict, "node %s exists", c.Node)
+			return nil, fault.New(fault.Conflict, "node %s exists", c.Facts.Node)
 		}
-		return []Event{c.EnrollmentVoided}, nil
+		return []Event{c.Facts}, nil
 	}
 	if !s.Exists() {
 		return nil, fault.New(fault.NotFound, "there is no such node")
 	}
-	if events, err, mine := decideMove(s, c); mine {
+	if events, mine, err := decideMove(s, c); mine {
 		return events, err
 	}
-	if events, err, mine := decideWorkflow(s, c); mine {
+	if events, mine, err := decideWorkflow(s, c); mine {
 		return events, err
 	}
 	return decideAxis(s, c)
@@ -55,7 +55,7 @@ func born(s State, v Verb, to ProvisionState, first Event) ([]Event, error) {
 }
 
 // decideMove decides the operator's verbs of the table.
-func decideMove(s State, c Command) (events []Event, err error, mine bool) {
+func decideMove(s State, c Command) (events []Event, mine bool, err error) {
 	switch c := c.(type) {
 	case Accept:
 		events, err = move(s, VerbAccept, Moved{})
@@ -80,9 +80,9 @@ func decideMove(s State, c Command) (events []Event, err error, mine bool) {
 	case Recover:
 		events, err = recoverNode(s)
 	default:
-		return nil, nil, false
+		return nil, false, nil
 	}
-	return events, err, true
+	return events, true, err
 }
 
 // move gives the one move that the table allows, filled in from m.
@@ -206,13 +206,13 @@ func decideAxis(s State, c Command) ([]Event, error) {
 	switch c := c.(type) {
 	case RecordHardware:
 		known := s.Hardware.InBand
-		if c.Source == OutOfBand {
+		if c.Facts.Source == OutOfBand {
 			known = s.Hardware.OutOfBand
 		}
-		if known != nil && reflect.DeepEqual(*known, c.Hardware) {
+		if known != nil && reflect.DeepEqual(*known, c.Facts.Hardware) {
 			return nil, nil
 		}
-		return []Event{c.HardwareRecorded}, nil
+		return []Event{c.Facts}, nil
 	case AttestWipe:
 		return attest(s, c)
 	case ObservePower:

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,14 +30,14 @@ var (
 )
 
 func enroll() node.Command {
-	return node.Enroll{Enrolled: node.Enrolled{
+	return node.Enroll{Facts: node.Enrolled{
 		Node: someNode, Name: "rack-7", MACs: []string{"b8:ce:f6:00:00:01"},
 		BMC: node.BMC{Driver: "redfish", Address: "https://10.0.0.10", Credentials: "secret:1"},
 	}}
 }
 
 func join() node.Command {
-	return node.Join{AgentJoined: node.AgentJoined{Node: someNode, Name: "rack-8"}}
+	return node.Join{Facts: node.AgentJoined{Node: someNode, Name: "rack-8"}}
 }
 
 // play folds what the commands decide; each of them must succeed.
@@ -60,7 +61,7 @@ func run(n int, between ...node.Command) []node.Command {
 }
 
 func inventory(disks ...node.Disk) node.Command {
-	return node.RecordHardware{HardwareRecorded: node.HardwareRecorded{
+	return node.RecordHardware{Facts: node.HardwareRecorded{
 		Source: node.InBand, Hardware: node.Hardware{Serial: "S1", Disks: disks},
 	}}
 }
@@ -259,8 +260,8 @@ func TestWhatAWipeProves(t *testing.T) {
 
 func TestIllegalTellsWhatIsLegal(t *testing.T) {
 	_, err := node.Decide(play(t, toReady()...), node.Undeploy{})
-	f, ok := err.(*fault.Error)
-	if !ok || f.Details["state"] != "ready" || f.Details["verb"] != "undeploy" {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Details["state"] != "ready" || f.Details["verb"] != "undeploy" {
 		t.Fatalf("got %#v", err)
 	}
 	want := []node.Verb{node.VerbManage, node.VerbInspect, node.VerbProvide, node.VerbDeploy, node.VerbRetire}

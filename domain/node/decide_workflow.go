@@ -13,7 +13,7 @@ const MaxError = 4 << 10
 const cutMark = " … [cut]"
 
 // decideWorkflow decides what the node's workflow and its operator's abort do.
-func decideWorkflow(s State, c Command) (events []Event, err error, mine bool) {
+func decideWorkflow(s State, c Command) (events []Event, mine bool, err error) {
 	switch c := c.(type) {
 	case StartWorkflow:
 		events, err = startWorkflow(s, c)
@@ -26,9 +26,9 @@ func decideWorkflow(s State, c Command) (events []Event, err error, mine bool) {
 	case Retry:
 		events, err = retry(s, c)
 	default:
-		return nil, nil, false
+		return nil, false, nil
 	}
-	return events, err, true
+	return events, true, err
 }
 
 func startWorkflow(s State, c StartWorkflow) ([]Event, error) {
@@ -57,27 +57,21 @@ func complete(s State, c Complete) ([]Event, error) {
 		return nil, notActive(c.Workflow)
 	}
 	m := Moved{From: s.Provision, Verb: VerbComplete, Workflow: c.Workflow}
-	switch s.Provision {
-	case Commissioning:
+	switch {
+	case s.Provision == Releasing && s.ReleaseWipe == WipeNone:
+		m.To = Commissioning
+		return []Event{m}, nil
+	case s.Provision == Releasing || s.Provision == Commissioning:
 		return toReady(s, m, c.Policy)
-	case Releasing:
-		if s.ReleaseWipe == WipeNone {
-			m.To = Commissioning
-			return []Event{m}, nil
-		}
-		return toReady(s, m, c.Policy)
-	case Deploying:
+	case s.Provision == Deploying && c.Role == "":
+		m.Role = RoleHost
+	case s.Provision == Deploying:
 		m.Role = c.Role
-		if m.Role == "" {
-			m.Role = RoleHost
-		}
-	case Retiring:
+	case s.Provision == Retiring:
 		wiped := s.WipeVerified()
 		m.Wiped = &wiped
-	case Rescue:
-		if s.Unrescuing {
-			m.Verb = VerbUnrescue
-		}
+	case s.Provision == Rescue && s.Unrescuing:
+		m.Verb = VerbUnrescue
 	}
 	m.To = Destinations(s.Provision, m.Verb, None)[0]
 	return []Event{m}, nil

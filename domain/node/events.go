@@ -6,6 +6,8 @@ import (
 )
 
 // Event is any event of a node's stream.
+//
+//sumtype:decl
 type Event interface {
 	event.Event
 	nodeEvent()

@@ -70,15 +70,13 @@ func evolveMoved(s State, e Moved) State {
 	}
 	s.Workflow, s.Provision = nil, e.To
 
-	switch e.To {
-	case Failed:
+	switch {
+	case e.To == Failed:
 		s.FailedFrom, s.FailedBy, s.FailedWorkflow, s.LastError = e.From, e.Verb, e.Workflow, e.Error
 		s.Maintenance = &Mark{Reason: "failed while " + string(e.From)}
-	case Deployed:
-		if e.Role != "" {
-			s.Role = e.Role
-		}
-	case Ready:
+	case e.To == Deployed && e.Role != "":
+		s.Role = e.Role
+	case e.To == Ready:
 		s.Profile, s.ReleaseWipe, s.Role = nil, "", ""
 	}
 	if e.From == Failed {
@@ -103,13 +101,6 @@ func evolveMoved(s State, e Moved) State {
 // needsNewWipe tells the moves after which an earlier wipe proves nothing: something may write to the disks from here on,
 // or an operator asked for a chain that ends in a wipe of its own. A retry keeps what its workflow has proven.
 func needsNewWipe(e Moved) bool {
-	switch e.To {
-	case Deploying, Deployed, Rescue:
-		return true
-	}
-	switch e.Verb {
-	case VerbManage, VerbInspect, VerbProvide:
-		return true
-	}
-	return false
+	written := e.To == Deploying || e.To == Deployed || e.To == Rescue
+	return written || e.Verb == VerbManage || e.Verb == VerbInspect || e.Verb == VerbProvide
 }

@@ -67,7 +67,7 @@ func (h *history) checkMove(t *rapid.T, c node.Command, m node.Moved) {
 		t.Fatalf("a move out of retired: %s", m.Verb)
 	}
 	complete, hasPolicy := c.(node.Complete)
-	if m.To == node.Ready && !(hasPolicy && complete.Policy != "") {
+	if m.To == node.Ready && (!hasPolicy || complete.Policy == "") {
 		for _, d := range h.disks {
 			if !h.proven[d.Key()] {
 				t.Fatalf("P2: ready by %s while disk %s is not proven empty", m.Verb, d.Key())
@@ -177,7 +177,7 @@ func (h *history) inventory(t *rapid.T) node.Command {
 	for i := range rapid.IntRange(1, 3).Draw(t, "disks") {
 		hardware.Disks = append(hardware.Disks, disk(i))
 	}
-	return node.RecordHardware{HardwareRecorded: node.HardwareRecorded{Source: source, Hardware: hardware}}
+	return node.RecordHardware{Facts: node.HardwareRecorded{Source: source, Hardware: hardware}}
 }
 
 // wipe attests a wipe of some or all disks, now and then unsigned or with a disk that did not read back empty.

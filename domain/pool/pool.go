@@ -52,6 +52,8 @@ type State struct {
 func (s State) Exists() bool { return !id.IsZero(s.ID) }
 
 // Event is any event of a pool's stream.
+//
+//sumtype:decl
 type Event interface {
 	event.Event
 	poolEvent()
@@ -92,7 +94,7 @@ type Command interface{ poolCommand() }
 
 type (
 	// Create makes a pool.
-	Create struct{ Created }
+	Create struct{ Facts Created }
 	// ChangePolicy replaces the policy.
 	ChangePolicy struct{ Policy Policy }
 )
@@ -110,7 +112,7 @@ func Decide(s State, c Command) ([]Event, error) {
 		if s.Exists() {
 			return nil, fault.New(fault.Conflict, "pool %s exists already", s.ID)
 		}
-		return []Event{c.Created}, check(c.Policy)
+		return []Event{c.Facts}, check(c.Facts.Policy)
 	case ChangePolicy:
 		switch {
 		case !s.Exists():

@@ -11,7 +11,7 @@ import (
 )
 
 func TestPolicy(t *testing.T) {
-	create := pool.Create{Created: pool.Created{Pool: id.Of[id.Pool](uuid.UUID{15: 1}), Name: "x", Policy: pool.Policy{Agent: pool.AgentRequired}}}
+	create := pool.Create{Facts: pool.Created{Pool: id.Of[id.Pool](uuid.UUID{15: 1}), Name: "x", Policy: pool.Policy{Agent: pool.AgentRequired}}}
 	if _, err := pool.Decide(pool.State{}, pool.ChangePolicy{}); fault.CodeOf(err) != fault.NotFound {
 		t.Errorf("the policy of nothing: %v", err)
 	}

@@ -14,7 +14,7 @@ type Command interface{ principalCommand() }
 
 type (
 	// Create makes a principal.
-	Create struct{ Created }
+	Create struct{ Facts Created }
 	// Disable stops all its tokens. Disabling twice changes nothing.
 	Disable struct{}
 	// Enable undoes Disable. Enabling twice changes nothing.
@@ -92,10 +92,10 @@ func decideCreate(s State, c Create) ([]Event, error) {
 	switch {
 	case s.Exists():
 		return nil, fault.New(fault.Conflict, "principal %s exists already", s.ID)
-	case !slices.Contains(Kinds, c.Kind):
+	case !slices.Contains(Kinds, c.Facts.Kind):
 		return nil, fault.Invalid(fault.Issue{Path: "body.kind", Message: "one of person, service"})
 	}
-	return []Event{c.Created}, nil
+	return []Event{c.Facts}, nil
 }
 
 func decideBind(s State, c Bind) ([]Event, error) {

@@ -78,6 +78,8 @@ type State struct {
 func (s State) Exists() bool { return !id.IsZero(s.ID) }
 
 // Event is any event of a principal's stream.
+//
+//sumtype:decl
 type Event interface {
 	event.Event
 	principalEvent()

@@ -13,7 +13,7 @@ import (
 var who = id.Of[id.Principal](uuid.UUID{15: 1})
 
 func created() principal.Command {
-	return principal.Create{Created: principal.Created{Principal: who, Name: "ci", Kind: principal.Service}}
+	return principal.Create{Facts: principal.Created{Principal: who, Name: "ci", Kind: principal.Service}}
 }
 
 func token(n byte) principal.Token {
@@ -36,7 +36,7 @@ func TestVerbs(t *testing.T) {
 	}{
 		"create":               {when: created(), want: "principal.created"},
 		"create twice":         {given: []principal.Command{created()}, when: created(), err: fault.Conflict},
-		"create a wrong kind":  {when: principal.Create{Created: principal.Created{Principal: who, Kind: "robot"}}, err: fault.InvalidInput},
+		"create a wrong kind":  {when: principal.Create{Facts: principal.Created{Principal: who, Kind: "robot"}}, err: fault.InvalidInput},
 		"disable nobody":       {when: principal.Disable{}, err: fault.NotFound},
 		"disable":              {given: []principal.Command{created()}, when: principal.Disable{}, want: "principal.disabled"},
 		"disable twice":        {given: []principal.Command{created(), principal.Disable{}}, when: principal.Disable{}},

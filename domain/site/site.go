@@ -54,6 +54,8 @@ type State struct {
 func (s State) Exists() bool { return !id.IsZero(s.ID) }
 
 // Event is any event of a site's stream.
+//
+//sumtype:decl
 type Event interface {
 	event.Event
 	siteEvent()
@@ -93,7 +95,7 @@ type Command interface{ siteCommand() }
 
 type (
 	// Create makes a site.
-	Create struct{ Created }
+	Create struct{ Facts Created }
 	// ChangePolicy replaces the policy.
 	ChangePolicy struct{ Policy Policy }
 )
@@ -111,7 +113,7 @@ func Decide(s State, c Command) ([]Event, error) {
 		if s.Exists() {
 			return nil, fault.New(fault.Conflict, "site %s exists already", s.ID)
 		}
-		return []Event{c.Created}, check(c.Policy)
+		return []Event{c.Facts}, check(c.Facts.Policy)
 	case ChangePolicy:
 		switch {
 		case !s.Exists():

@@ -11,7 +11,7 @@ import (
 )
 
 func TestPolicy(t *testing.T) {
-	create := site.Create{Created: site.Created{Site: id.Of[id.Site](uuid.UUID{15: 1}), Name: "x", Policy: site.Policy{}}}
+	create := site.Create{Facts: site.Created{Site: id.Of[id.Site](uuid.UUID{15: 1}), Name: "x", Policy: site.Policy{}}}
 	if _, err := site.Decide(site.State{}, site.ChangePolicy{}); fault.CodeOf(err) != fault.NotFound {
 		t.Errorf("the policy of nothing: %v", err)
 	}

@@ -50,6 +50,8 @@ type State struct {
 func (s State) Exists() bool { return !id.IsZero(s.ID) }
 
 // Event is any event of a tenant's stream.
+//
+//sumtype:decl
 type Event interface {
 	event.Event
 	tenantEvent()
@@ -88,7 +90,7 @@ type Command interface{ tenantCommand() }
 
 type (
 	// Create makes a tenant.
-	Create struct{ Created }
+	Create struct{ Facts Created }
 	// ChangePolicy replaces the policy.
 	ChangePolicy struct{ Policy Policy }
 )
@@ -106,7 +108,7 @@ func Decide(s State, c Command) ([]Event, error) {
 		if s.Exists() {
 			return nil, fault.New(fault.Conflict, "tenant %s exists already", s.ID)
 		}
-		return []Event{c.Created}, check(c.Policy)
+		return []Event{c.Facts}, check(c.Facts.Policy)
 	case ChangePolicy:
 		switch {
 		case !s.Exists():

@@ -16,7 +16,7 @@ import (
 )
 
 func TestPolicy(t *testing.T) {
-	create := tenant.Create{Created: tenant.Created{Tenant: id.Of[id.Tenant](uuid.UUID{15: 1}), Name: "x", Policy: tenant.Policy{}}}
+	create := tenant.Create{Facts: tenant.Created{Tenant: id.Of[id.Tenant](uuid.UUID{15: 1}), Name: "x", Policy: tenant.Policy{}}}
 	if _, err := tenant.Decide(tenant.State{}, tenant.ChangePolicy{}); fault.CodeOf(err) != fault.NotFound {
 		t.Errorf("the policy of nothing: %v", err)
 	}

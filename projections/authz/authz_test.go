@@ -227,15 +227,14 @@ func allowed(held []principal.Binding, action principal.Action, p projections.Pl
 func TestScopeAgreesWithTheDecisionOnEachResource(t *testing.T) {
 	w := newWorld(t, pgtest.New(t))
 	w.settle()
-	places := map[id.Node]projections.Place{}
 	for n := range 8 {
 		w.append(node.StreamOf(nodeID(n)), projectiontest.Enroll(n, tenantID(n/4), siteID(n/2), poolID(n), nil).Events...)
 	}
 	w.catchUp()
-	var err error
-	if places, err = authz.Places(t.Context(), w.pool, []id.Node{
+	places, err := authz.Places(t.Context(), w.pool, []id.Node{
 		nodeID(0), nodeID(1), nodeID(2), nodeID(3), nodeID(4), nodeID(5), nodeID(6), nodeID(7), nodeID(99),
-	}); err != nil || len(places) != 8 {
+	})
+	if err != nil || len(places) != 8 {
 		t.Fatal(places, err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {

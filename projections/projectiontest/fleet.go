@@ -72,12 +72,13 @@ func moved(t *rapid.T, workflow id.Workflow, profile node.Profile, reason string
 		Verb:     rapid.SampledFrom(node.Verbs()).Draw(t, "verb"),
 		Workflow: workflow,
 	}
-	switch m.To {
-	case node.Failed:
+	if m.To == node.Failed {
 		m.Error = &node.Failure{Code: "DRIVER_ERROR", Message: reason}
-	case node.Deploying:
+	}
+	if m.To == node.Deploying {
 		m.Profile = &profile
-	case node.Releasing:
+	}
+	if m.To == node.Releasing {
 		m.Wipe = node.WipeQuick
 	}
 	return m

@@ -164,7 +164,7 @@ func freePort(t *testing.T) string {
 // dataDir is a directory through which the database's account can pass.
 func dataDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "metal-dev-")
+	dir, err := os.MkdirTemp("", "metal-dev-") //nolint:usetesting // t.TempDir is for one account only
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,8 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func TestEachTestHasItsOwnDatabase(t *testing.T) {
-	if pgtest.DSN(t) != pgtest.DSN(t) {
+	first := pgtest.DSN(t)
+	if again := pgtest.DSN(t); again != first {
 		t.Error("one test has two databases")
 	}
 	for range 2 {

@@ -102,8 +102,8 @@ func (s *Store) pass(page *scan, e *client.RecordedEvent, after event.Position, 
 	page.looked = p
 	page.seen++
 	w, err := s.wire(e)
-	if err != nil { // not ours
-		return nil
+	if err != nil {
+		return nil //nolint:nilerr // an event without our envelope is another's, and passed over
 	}
 	page.ours = p
 	if len(types) > 0 && !slices.Contains(types, w.Type) {

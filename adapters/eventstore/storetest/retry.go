@@ -10,9 +10,9 @@ import (
 	"github.com/better-compute/metal/domain/event"
 )
 
-// again appends the same command once more and wants the first position and nothing added.
+// again appends the same command to thing-1 once more and wants the first position and nothing added.
 func again(
-	ctx context.Context, t *testing.T, s event.Store, stream event.Stream, expect event.Version, meta event.Meta,
+	ctx context.Context, t *testing.T, s event.Store, expect event.Version, meta event.Meta,
 	first event.Position, events ...event.Event,
 ) {
 	t.Helper()
@@ -21,7 +21,7 @@ func again(
 		t.Fatal(err)
 	}
 	meta.At = meta.At.Add(time.Second) // a retry is decided later; its ids are the same all the same
-	p, err := s.Append(ctx, stream, expect, meta, events...)
+	p, err := s.Append(ctx, "thing-1", expect, meta, events...)
 	if err != nil || p != first {
 		t.Errorf("a retry returned position %d, %v; the first was %d", p, err, first)
 	}
@@ -36,8 +36,8 @@ func retryAddsNothing(ctx context.Context, t *testing.T, open Opener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again(ctx, t, store, "thing-1", 0, meta, first, noted{N: 1})
-	again(ctx, t, store, "thing-1", 0, meta, first, noted{N: 1})
+	again(ctx, t, store, 0, meta, first, noted{N: 1})
+	again(ctx, t, store, 0, meta, first, noted{N: 1})
 	events := read(ctx, t, store, "thing-1")
 	if len(events) != 1 || !events[0].Meta.At.Equal(meta.At.UTC().Truncate(time.Microsecond)) {
 		t.Errorf("after retries the stream holds %v", events)
@@ -55,7 +55,7 @@ func retryOfMany(ctx context.Context, t *testing.T, open Opener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again(ctx, t, store, "thing-1", 2, meta, first, notes(3, 7)...)
+	again(ctx, t, store, 2, meta, first, notes(3, 7)...)
 	if got := len(read(ctx, t, store, "thing-1")); got != 7 {
 		t.Errorf("%d events, not 7", got)
 	}
@@ -69,7 +69,7 @@ func retryBehindOthers(ctx context.Context, t *testing.T, open Opener) {
 	}
 	must(ctx, t, store, "thing-1", 2, notes(3, 5)...)
 	must(ctx, t, store, "thing-2", 0, notes(1, 3)...)
-	again(ctx, t, store, "thing-1", 0, meta, first, notes(1, 2)...)
+	again(ctx, t, store, 0, meta, first, notes(1, 2)...)
 }
 
 func retryElsewhere(ctx context.Context, t *testing.T, open Opener) {
@@ -79,9 +79,9 @@ func retryElsewhere(ctx context.Context, t *testing.T, open Opener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again(ctx, t, other, "thing-1", 1, meta, first, notes(2, 4)...)
+	again(ctx, t, other, 1, meta, first, notes(2, 4)...)
 	must(ctx, t, other, "thing-1", 4, noted{N: 5})
-	again(ctx, t, store, "thing-1", 1, meta, first, notes(2, 4)...)
+	again(ctx, t, store, 1, meta, first, notes(2, 4)...)
 }
 
 func retriesAtOnce(ctx context.Context, t *testing.T, open Opener) {

@@ -67,8 +67,8 @@ func findBinaries(major int) (binaries, error) {
 func candidates() []string {
 	var all []string
 	if program, err := exec.LookPath("initdb"); err == nil {
-		if real, err := filepath.EvalSymlinks(program); err == nil {
-			program = real
+		if target, err := filepath.EvalSymlinks(program); err == nil {
+			program = target
 		}
 		all = append(all, filepath.Dir(program))
 	}

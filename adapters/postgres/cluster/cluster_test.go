@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +27,9 @@ func TestMain(m *testing.M) {
 		if _, err := Start(context.Background(), Options{DataDir: dataDir, FastUnsafe: true}); err != nil {
 			panic(err)
 		}
-		os.Stdout.WriteString("started\n")
+		if _, err := os.Stdout.WriteString("started\n"); err != nil {
+			panic(err)
+		}
 		select {}
 	}
 	goleak.VerifyTestMain(m)
@@ -35,7 +38,7 @@ func TestMain(m *testing.M) {
 // directory is one that the server's account reaches, which t.TempDir's is not.
 func directory(t *testing.T) string {
 	t.Helper()
-	d, err := os.MkdirTemp("", "metal-cluster-")
+	d, err := os.MkdirTemp("", "metal-cluster-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +98,8 @@ func query(t *testing.T, c *Cluster, statement string) (text string) {
 // wantInvalid wants INVALID_CONFIG whose message and remedy hold some words.
 func wantInvalid(t *testing.T, err error, words ...string) {
 	t.Helper()
-	f, ok := err.(*fault.Error)
-	if !ok || f.Code != fault.InvalidConfig {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != fault.InvalidConfig {
 		t.Fatalf("error: %v", err)
 	}
 	for _, w := range words {

@@ -63,7 +63,7 @@ func (c *Cluster) endLeftover(ctx context.Context) error {
 	}
 	for _, how := range []syscall.Signal{fast, immediate} {
 		if err := syscall.Kill(pid, how); err != nil {
-			return nil // it is gone
+			return nil //nolint:nilerr // it is gone
 		}
 		if gone(ctx, pid, stopPatience) {
 			return nil
