@@ -79,7 +79,8 @@ func decideOnce[S, C any, E event.Event](ctx context.Context, s *Service, call C
 	next := now
 	next.state = r.decider.Fold(now.state, events...)
 	meta := r.meta(next.state)
-	meta.Command, meta.At, meta.Principal = call.Command, s.clock(), principalOf(call.Actor)
+	meta.Command, meta.Principal = call.Command, principalOf(call.Actor)
+	meta.At = s.clock().UTC().Truncate(time.Microsecond) // as the log keeps it
 	meta.RequestID, meta.CorrelationID, meta.CausationID = call.RequestID, call.CorrelationID, call.CausationID
 	meta.TraceParent = call.TraceParent
 

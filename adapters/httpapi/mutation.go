@@ -61,7 +61,7 @@ func (a *API) once(w http.ResponseWriter, r *http.Request, key string, hash []by
 	req.command = known.Command
 	kept := &kept{header: http.Header{}, status: http.StatusOK}
 	next.ServeHTTP(kept, r)
-	if final(kept.status, fault.Code(req.code)) {
+	if final(kept.status) {
 		a.keep(r.Context(), who, key, kept)
 	}
 	kept.send(w)
@@ -77,16 +77,15 @@ func (a *API) keep(ctx context.Context, who, key string, answer *kept) {
 	}
 }
 
-// final tells whether an answer is the outcome of its request, to be given again for the same key. Success is, and so is
-// a verdict on the request itself or on the state it met. What asks the caller to do something else and come back is not,
-// and neither is a failure of the server, which may hide a success.
-func final(status int, code fault.Code) bool {
+// final tells whether an answer is the outcome of its request, to be given again for the same key: success, and every
+// verdict on the request or on the state it met. What says that it was not looked at (a credential, a limit) is not, and
+// neither is a failure of the server, which may hide a success.
+func final(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
-		http.StatusRequestTimeout, http.StatusTooManyRequests:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
 		return false
 	}
-	return status >= 200 && status < 500 && code != fault.Conflict
+	return status >= 200 && status < 500
 }
 
 // requestHash tells requests apart: method, path, If-Match and the canonical body, each after its length. It is keyed,

@@ -172,7 +172,7 @@ func eventOf(e event.Recorded) contract.Event {
 func entryOf(e history.Entry) contract.Event {
 	return contract.Event{
 		Position: uint64(e.Position), Stream: string(e.Stream), Version: uint64(e.Version), ID: e.ID.String(),
-		Type: e.Type, At: e.At, DecidedAt: e.DecidedAt, Tenant: e.Tenant, Subject: e.Subject, Principal: e.Principal,
+		Type: e.Type, Schema: e.Schema, At: e.At, DecidedAt: e.DecidedAt, Tenant: e.Tenant, Subject: e.Subject, Principal: e.Principal,
 		RequestID: e.RequestID, CorrelationID: e.CorrelationID, CausationID: e.CausationID, Data: e.Data,
 	}
 }

@@ -93,7 +93,7 @@ func (o *Outcomes) Begin(
 }
 
 // Finish keeps the answer of a key that Begin took, in one round trip. The first answer stays. It is for answers that
-// are Final; others leave the key open, so that a retry is decided again under the same command id. Errors:
+// are final; others leave the key open, so that a retry is decided again under the same command id. Errors:
 // UNAVAILABLE.
 func (o *Outcomes) Finish(
 	ctx context.Context, principal, key string, status int, header http.Header, body []byte,
@@ -117,23 +117,6 @@ func (o *Outcomes) Finish(
 func (o *Outcomes) Expire(ctx context.Context, before time.Time) (int64, error) {
 	done, err := o.pool.Exec(ctx, `DELETE FROM outcomes WHERE created_at < $1`, before)
 	return done.RowsAffected(), Fault(err)
-}
-
-// Final tells whether an answer is the outcome of its request, to be given again to whoever asks again with the same
-// key. code is that of a problem, empty for success.
-//
-// Success is final, and so is a verdict on the request itself or on the state it met: malformed, refused by the state
-// table. Not final is what asks the caller to do something else and come back, and did nothing: present a credential,
-// get a binding, wait, retry after a lost race, or look for what was not there yet. Keeping those would answer the
-// corrected retry with the old refusal for a week. A server's failure (5xx) is never an outcome: it may hide a success,
-// which the retry finds by its command id.
-func Final(status int, code fault.Code) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
-		http.StatusRequestTimeout, http.StatusTooManyRequests:
-		return false
-	}
-	return status >= 200 && status < 500 && code != fault.Conflict
 }
 
 func checkIdempotencyKey(key string) error {

@@ -165,23 +165,3 @@ func TestOutcomesExpire(t *testing.T) {
 		t.Error("the young key is gone")
 	}
 }
-
-func TestFinalAnswers(t *testing.T) {
-	for _, test := range []struct {
-		status int
-		code   fault.Code
-		want   bool
-	}{
-		{200, "", true}, {201, "", true}, {202, "", true}, {204, "", true},
-		{400, fault.InvalidInput, true}, {409, fault.InvalidState, true}, {409, fault.UnverifiedWipe, true},
-		{422, fault.InvalidConfig, true},
-		{401, fault.Unauthenticated, false}, {403, fault.Forbidden, false}, {404, fault.NotFound, false},
-		{409, fault.Conflict, false}, {429, fault.RateLimited, false},
-		{500, fault.Internal, false}, {502, fault.DriverError, false}, {503, fault.Unavailable, false},
-		{504, fault.Timeout, false},
-	} {
-		if got := postgres.Final(test.status, test.code); got != test.want {
-			t.Errorf("%d %s: final is %v, want %v", test.status, test.code, got, test.want)
-		}
-	}
-}

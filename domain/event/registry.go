@@ -163,6 +163,9 @@ func (r *Registry) Open(w Wire, p Position, at time.Time) (Recorded, error) {
 
 // Decode brings stored data to the current struct of its name.
 func (r *Registry) Decode(name string, schema int, data json.RawMessage) (Event, error) {
+	if schema < 1 {
+		return nil, fmt.Errorf("event %s: a schema version is 1 or more, not %d", name, schema)
+	}
 	row, known := r.rows[name]
 	if !known || schema > row.Schema {
 		return Unknown{Type: name}, nil

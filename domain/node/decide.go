@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/better-compute/metal/domain/event"
@@ -46,7 +47,7 @@ func Decide(s State, c Command) ([]Event, error) {
 func born(s State, v Verb, to ProvisionState, first Event) ([]Event, error) {
 	switch {
 	case s.Voided:
-		return nil, fault.New(fault.Conflict, "this enrollment took too long and its addresses were given back").
+		return nil, fault.New(fault.Conflict, "this enrollment was refused or took too long, and its addresses were given back").
 			WithRemedy("enroll the machine again under a new Idempotency-Key")
 	case s.Exists():
 		return nil, fault.New(fault.Conflict, "node %s exists already", s.ID)
@@ -96,6 +97,7 @@ func move(s State, v Verb, m Moved) ([]Event, error) {
 }
 
 func illegal(s State, v Verb) *fault.Error {
+	var asked []string
 	legal := Legal(s.Provision, s.FailedFrom)
 	e := fault.New(fault.InvalidState, "%s is not legal in %s", v, s.Provision).
 		WithDetail("state", string(s.Provision)).WithDetail("verb", string(v)).WithDetail("legal", legal)
@@ -105,7 +107,15 @@ func illegal(s State, v Verb) *fault.Error {
 	if len(legal) == 0 {
 		return e.WithRemedy("nothing moves a node out of " + string(s.Provision))
 	}
-	return e.WithRemedy(fmt.Sprintf("legal now: %v", legal))
+	for _, v := range legal {
+		if AskedBy(v) == Operator {
+			asked = append(asked, string(v))
+		}
+	}
+	if len(asked) == 0 {
+		return e.WithRemedy("wait: the control plane moves the node on from " + string(s.Provision))
+	}
+	return e.WithRemedy("legal now: " + strings.Join(asked, ", "))
 }
 
 func deploy(s State, c Deploy) ([]Event, error) {

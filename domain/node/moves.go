@@ -208,6 +208,19 @@ func Destinations(from ProvisionState, verb Verb, failedFrom ProvisionState) []P
 	return to
 }
 
+// AskedBy says who applies a verb. Unrescue is asked for by an operator, though a process manager makes the move.
+func AskedBy(v Verb) Actor {
+	if v == VerbUnrescue {
+		return Operator
+	}
+	for _, m := range Moves {
+		if m.Verb == v {
+			return m.Who
+		}
+	}
+	return Operator
+}
+
 // Verbs lists every verb that can move a node, in the order of the table.
 func Verbs() []Verb {
 	var verbs []Verb

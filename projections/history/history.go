@@ -135,6 +135,7 @@ func (b *belongings) write(ctx context.Context, tx pgx.Tx) error {
 // columns is a set of rows turned on its side, as unnest takes it.
 type columns struct {
 	position, version                                             []int64
+	schema                                                        []int32
 	owner, id, stream, kind                                       []string
 	at, decided                                                   []time.Time
 	tenant, subject, principal, request, correlation, cause, data []string
@@ -144,6 +145,7 @@ func (c *columns) add(owner string, e event.Recorded) {
 	c.position, c.version = append(c.position, int64(e.Position)), append(c.version, int64(e.Version))
 	c.owner, c.id = append(c.owner, owner), append(c.id, e.ID.String())
 	c.stream, c.kind = append(c.stream, string(e.Stream)), append(c.kind, projections.Text(e.Type))
+	c.schema = append(c.schema, int32(e.Schema))
 	c.at, c.decided = append(c.at, e.At), append(c.decided, e.Meta.At)
 	c.tenant = append(c.tenant, projections.Text(e.Meta.Tenant))
 	c.subject = append(c.subject, projections.Text(e.Meta.Subject))
@@ -154,17 +156,17 @@ func (c *columns) add(owner string, e event.Recorded) {
 	c.data = append(c.data, projections.Text(string(e.Data)))
 }
 
-const insert = `INSERT INTO history_events (position, version, node_id, event_id, stream, type, at, decided_at,
+const insert = `INSERT INTO history_events (position, version, node_id, event_id, stream, type, schema_version, at, decided_at,
 		tenant, subject, principal, request_id, correlation_id, causation_id, data)
-	SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::timestamptz[],
-		$8::timestamptz[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
+	SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::int4[], $8::timestamptz[],
+		$9::timestamptz[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[])
 	ON CONFLICT DO NOTHING`
 
 func (c *columns) write(ctx context.Context, tx pgx.Tx) error {
 	if len(c.position) == 0 {
 		return nil
 	}
-	_, err := tx.Exec(ctx, insert, c.position, c.version, c.owner, c.id, c.stream, c.kind, c.at, c.decided, c.tenant,
+	_, err := tx.Exec(ctx, insert, c.position, c.version, c.owner, c.id, c.stream, c.kind, c.schema, c.at, c.decided, c.tenant,
 		c.subject, c.principal, c.request, c.correlation, c.cause, c.data)
 	if err != nil {
 		return fmt.Errorf("write history: %w", err)

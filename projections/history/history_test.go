@@ -203,7 +203,7 @@ func TestAtIsTheFoldAtEveryPrefix(t *testing.T) {
 			}
 			for _, m := range []history.Moment{{Position: e.Position}, {Time: e.At}, {Time: e.At.Add(time.Millisecond)}} {
 				then, err := history.At(t.Context(), l, nodeID(1), m, l.now.Add(time.Hour))
-				if err != nil || then.Version != e.Version || then.Position != e.Position || !then.At.Equal(e.At) {
+				if err != nil || then.Version != e.Version || then.Position != e.Position || !then.At.Equal(e.Meta.At) {
 					rt.Fatalf("%+v: %+v, %v", m, then, err)
 				}
 				if diff := cmp.Diff(asJSON(rt, s), asJSON(rt, then.State)); diff != "" {

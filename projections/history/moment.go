@@ -60,7 +60,7 @@ type Then struct {
 	State    node.State
 	Version  event.Version  // of the newest event it holds
 	Position event.Position // of that event
-	At       time.Time      // when the log took it
+	At       time.Time      // when it was decided
 }
 
 // At folds a machine as it was at a moment, by the same fold that decides. Errors: NOT_FOUND for a machine without
@@ -79,7 +79,7 @@ func At(ctx context.Context, store event.Store, n id.Node, m Moment, now time.Ti
 		if !m.covers(e) {
 			break
 		}
-		then = Then{State: evolve(then.State, e), Version: e.Version, Position: e.Position, At: e.At}
+		then = Then{State: evolve(then.State, e), Version: e.Version, Position: e.Position, At: e.Meta.At}
 	}
 	switch {
 	case then.Version > 0 && then.State.Exists():

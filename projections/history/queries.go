@@ -24,6 +24,7 @@ type Entry struct {
 	Version       event.Version   `json:"version"`
 	Position      event.Position  `json:"position"`
 	Type          string          `json:"type"`
+	Schema        int             `json:"schema"` // version of the shape of Data
 	At            time.Time       `json:"at"`        // when the log took it
 	DecidedAt     time.Time       `json:"decidedAt"` // by the clock of whoever decided it
 	Tenant        string          `json:"tenant,omitempty"`
@@ -45,7 +46,7 @@ const (
 )
 
 // entryColumns are what scan reads.
-const entryColumns = `event_id, node_id, stream, version, position, type, at, decided_at, tenant, subject, principal,
+const entryColumns = `event_id, node_id, stream, version, position, type, schema_version, at, decided_at, tenant, subject, principal,
 	request_id, correlation_id, causation_id, data`
 
 const listName = "history"
@@ -95,7 +96,7 @@ func List(
 }
 
 func scan(row pgx.CollectableRow) (e Entry, err error) {
-	err = row.Scan(&e.ID, &e.Node, &e.Stream, &e.Version, &e.Position, &e.Type, &e.At, &e.DecidedAt, &e.Tenant, &e.Subject,
+	err = row.Scan(&e.ID, &e.Node, &e.Stream, &e.Version, &e.Position, &e.Type, &e.Schema, &e.At, &e.DecidedAt, &e.Tenant, &e.Subject,
 		&e.Principal, &e.RequestID, &e.CorrelationID, &e.CausationID, &e.Data)
 	e.At, e.DecidedAt = e.At.UTC(), e.DecidedAt.UTC()
 	return e, err

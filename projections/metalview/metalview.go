@@ -71,9 +71,9 @@ func (r *row) apply(e event.Recorded) {
 		r.state = node.Evolve(r.state, known)
 	}
 	if r.version == 0 {
-		r.createdPosition, r.createdAt = e.Position, e.At
+		r.createdPosition, r.createdAt = e.Position, e.Meta.At
 	}
-	r.version, r.position, r.at = e.Version, e.Position, e.At
+	r.version, r.position, r.at = e.Version, e.Position, e.Meta.At
 }
 
 // load reads the rows of the batch that are not held yet. A stream's first event needs no look.

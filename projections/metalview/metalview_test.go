@@ -112,7 +112,7 @@ func shows(t *testing.T, rt *rapid.T, db projections.DB, store event.Store, n id
 	if err != nil {
 		rt.Fatal(err)
 	}
-	want := metalview.Of(s, last.Version, last.Position, last.At)
+	want := metalview.Of(s, last.Version, last.Position, last.Meta.At)
 	if diff := cmp.Diff(asJSON(rt, want), asJSON(rt, got)); diff != "" {
 		rt.Fatalf("view (-fold +row):\n%s", diff)
 	}

@@ -44,7 +44,7 @@ type View struct {
 	WipeVerified      bool                `json:"wipeVerified"`                // of every disk since last written
 	Version           event.Version       `json:"version"`                     // what If-Match compares
 	Position          event.Position      `json:"position"`                    // of the newest event in the view
-	UpdatedAt         time.Time           `json:"updatedAt"`                   // when the log took that event
+	UpdatedAt         time.Time           `json:"updatedAt"`                   // when that event was decided
 }
 
 // BMC is what a caller sees of a management controller.

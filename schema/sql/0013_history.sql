@@ -7,6 +7,7 @@ CREATE TABLE history_events (
     stream         text COLLATE "C" NOT NULL,
     version        bigint           NOT NULL,
     type           text COLLATE "C" NOT NULL,
+    schema_version integer          NOT NULL, -- of the shape of data
     at             timestamptz      NOT NULL, -- when the log took it
     decided_at     timestamptz      NOT NULL, -- by the clock of whoever decided it
     tenant         text             NOT NULL,

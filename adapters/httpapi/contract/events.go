@@ -12,7 +12,7 @@ type Event struct {
 	Version       uint64          `json:"version" doc:"within the stream, dense from 1"`
 	ID            string          `json:"id" format:"uuid"`
 	Type          string          `json:"type" doc:"such as node.enrolled"`
-	Schema        int             `json:"schema,omitempty" doc:"version of the shape of data; absent in a history"`
+	Schema        int             `json:"schema" doc:"version of the shape of data"`
 	At            time.Time       `json:"at" doc:"when the log took it"`
 	DecidedAt     time.Time       `json:"decidedAt" doc:"by the clock of whoever decided it"`
 	Tenant        string          `json:"tenant,omitempty"`
