@@ -11,9 +11,9 @@ TOOLS   := .tools
 LINT_VERSION := v2.15.0
 LINT    := $(TOOLS)/golangci-lint-$(LINT_VERSION)
 
-# Where `make run` keeps its PostgreSQL, its keys and the first administrator's token.
-DATA_DIR ?= $(HOME)/.local/share/metal-dev
+# Of `make run`: where it listens, and where it keeps everything if not where metald dev does by itself.
 LISTEN   ?= 127.0.0.1:8080
+DATA_DIR ?=
 
 .PHONY: help
 help: ## list the targets
@@ -29,7 +29,11 @@ build: ## build the programs into bin/
 
 .PHONY: run
 run: setup build ## run a control plane on this machine, with its own PostgreSQL
-	$(BIN)/metald dev --data-dir "$(DATA_DIR)" --listen "$(LISTEN)"
+	$(BIN)/metald dev --listen "$(LISTEN)" $(if $(DATA_DIR),--data-dir "$(DATA_DIR)")
+
+.PHONY: demo
+demo: setup build ## a tour: enroll a machine, verbs accepted and refused, history, replay, audit
+	test/demo.sh
 
 .PHONY: test
 test: setup fmt-check vet lint test-race ## everything that must be green: set-up, format, vet, lint, tests with the race detector

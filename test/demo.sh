@@ -20,19 +20,21 @@ export METAL_URL METAL_TOKEN_FILE="$dir/admin-token"
 export METAL_BMC_USERNAME=root METAL_BMC_PASSWORD=0123456789
 
 say() { printf '\n# %s\n' "$*"; }
-run() { printf '$ %s\n' "$*" >&2; "$@"; }
+show() { printf '$'; printf ' %s' "${@@Q}" | sed "s/'\([A-Za-z0-9_.:/@=-]*\)'/\1/g"; echo; }
+run() { show "$@"; "$@" 2>&1; }
+kept() { show "$@" >&2; "$@"; } # for what is kept in a variable
 refused() { # CODE COMMAND…: the command must fail with the code
     local code="$1" out; shift
-    printf '$ %s\n' "$*"
+    show "$@"
     if out="$("$@" 2>&1)"; then echo "$out"; echo "this should have been refused with $code"; exit 1; fi
     echo "$out"
     [[ "$out" == *"$code"* ]] || { echo "this should have been refused with $code"; exit 1; }
 }
 
 say 'A place with BMCs, a pool, and a machine. Its credentials are sealed; the log holds a reference.'
-site="$(run metalctl create site fra1 -o name)"
-pool="$(run metalctl create pool gpu --site "$site" -o name)"
-node="$(run metalctl enroll --pool "$pool" --bmc 10.0.0.10 --mac B8-CE-F6-00-00-01 --name rack7-u12 -o name)"
+site="$(kept metalctl create site fra1 -o name)"
+pool="$(kept metalctl create pool gpu --site "$site" -o name)"
+node="$(kept metalctl enroll --pool "$pool" --bmc 10.0.0.10 --mac B8-CE-F6-00-00-01 --name rack7-u12 -o name)"
 run metalctl get node "$node"
 
 say 'The same BMC in another form is the same BMC.'

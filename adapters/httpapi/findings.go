@@ -26,7 +26,7 @@ type listFindings struct {
 }
 
 func (a *API) listFindings(ctx context.Context, in *listFindings) (*answer, error) {
-	if err := a.await(ctx, doctor.Name, in.Fresh); err != nil {
+	if err := a.current(ctx, doctor.Name, in.Fresh); err != nil {
 		return nil, err
 	}
 	reached := a.waiter.Position(doctor.Name)

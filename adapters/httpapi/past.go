@@ -51,7 +51,7 @@ func (a *API) listHistory(ctx context.Context, in *listHistory) (*answer, error)
 	if err := a.await(ctx, metalview.Name, in.Fresh); err != nil {
 		return nil, err
 	}
-	if err := a.await(ctx, history.Name, in.Fresh); err != nil {
+	if err := a.current(ctx, history.Name, in.Fresh); err != nil {
 		return nil, err
 	}
 	reached := a.waiter.Position(history.Name)

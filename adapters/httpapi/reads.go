@@ -20,6 +20,7 @@ import (
 const (
 	verbPatience = 2 * time.Second
 	readPatience = 5 * time.Second
+	headPatience = time.Second
 )
 
 // Fresh is what every read takes to see what its caller wrote.
@@ -44,6 +45,23 @@ func (a *API) await(ctx context.Context, projection string, f Fresh) error {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	return late(a.waiter.Wait(ctx, projection, want), projection, a.waiter.Position(projection))
+}
+
+// current waits, briefly, until a projection has reached the present head of the log: for the read models that let events
+// gather longer than verbs wait, so that who has just changed something sees it also without naming a position. What is
+// not reached in time is not waited for.
+func (a *API) current(ctx context.Context, projection string, f Fresh) error {
+	if f.MinPosition > 0 || f.Position > 0 {
+		return a.await(ctx, projection, f)
+	}
+	head, err := a.store.Head(ctx)
+	if err != nil {
+		return logFault(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, headPatience)
+	defer cancel()
+	_ = a.waiter.Wait(ctx, projection, head) // the answer tells what it shows
+	return nil
 }
 
 // late makes a read model that is behind UNAVAILABLE.
