@@ -24,7 +24,7 @@ type Entry struct {
 	Version       event.Version   `json:"version"`
 	Position      event.Position  `json:"position"`
 	Type          string          `json:"type"`
-	Schema        int             `json:"schema"` // version of the shape of Data
+	Schema        int             `json:"schema"`    // version of the shape of Data
 	At            time.Time       `json:"at"`        // when the log took it
 	DecidedAt     time.Time       `json:"decidedAt"` // by the clock of whoever decided it
 	Tenant        string          `json:"tenant,omitempty"`
