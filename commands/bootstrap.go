@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/google/uuid"
 
@@ -17,6 +18,15 @@ var bootstrap = uuid.MustParse("00000000-0000-7000-8000-000000000002")
 
 // Administrator is the first principal. It may do everything everywhere.
 var Administrator = id.Of[id.Principal](bootstrap)
+
+// administratorBinding is its binding on the root tenant.
+var administratorBinding = id.Of[id.Binding](bootstrap)
+
+// lastResort refuses what would leave nobody who can let anybody in.
+func lastResort(what string) error {
+	return fault.New(fault.InvalidState, "the first administrator %s: nobody could undo it", what).
+		WithRemedy("revoke its tokens instead; a token in --admin-token-file lets it in again at the next start")
+}
 
 // Bootstrap makes sure that the root tenant and the first administrator exist, and reports whether the administrator has
 // a token. It is idempotent and safe in several replicas at once.
@@ -34,7 +44,7 @@ func (s *Service) Bootstrap(ctx context.Context) (hasToken bool, err error) {
 	}
 	call.Command = uuid.NewSHA1(bootstrap, []byte("bind"))
 	done, err := s.onPrincipal(ctx, call, Administrator, principal.Bind{Binding: principal.Binding{
-		ID: id.Of[id.Binding](bootstrap), Actions: []principal.Pattern{"*"},
+		ID: administratorBinding, Actions: []principal.Pattern{"*"},
 		Scope: principal.Scope{Kind: principal.ScopeTenant, ID: tenant.Root.String()},
 	}})
 	if err != nil {
@@ -61,7 +71,8 @@ func (s *Service) GiveAdministratorToken(ctx context.Context, token, note string
 			return nil
 		}
 	}
-	command := uuid.NewSHA1(bootstrap, []byte(hash))
+	// Replicas that start together collide on one version; a token that was revoked since is given anew.
+	command := uuid.NewSHA1(bootstrap, []byte(hash+"/"+strconv.FormatUint(uint64(now.version), 10)))
 	call := Call{Actor: Actor{System: true}, Command: command}
 	_, err = s.onPrincipal(ctx, call, Administrator, principal.IssueToken{Token: principal.Token{
 		ID: id.Of[id.Token](command), Hash: hash, Note: note,

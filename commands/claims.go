@@ -55,7 +55,8 @@ func (s *Service) takeClaim(ctx context.Context, call Call, take claim.Take) err
 	return s.discreet(ctx, call, now.state.Holder, err)
 }
 
-// discreet takes the holder's name out of a conflict where the caller may not see that node.
+// discreet takes the holder's name out of a conflict where the caller may not see that node, or it has not appeared yet:
+// both read the same.
 func (s *Service) discreet(ctx context.Context, call Call, holder id.Node, conflict error) error {
 	held, err := load(ctx, s, node.Decider, node.StreamOf(holder))
 	if err != nil {
@@ -68,8 +69,8 @@ func (s *Service) discreet(ctx context.Context, call Call, holder id.Node, confl
 	if !errors.As(conflict, &f) {
 		return conflict
 	}
-	return fault.New(fault.Conflict, "the %v address %v belongs to a node that you may not see", f.Details["kind"],
-		f.Details["value"]).WithRemedy("use another address, or ask an administrator who holds it")
+	return fault.New(fault.Conflict, "the %v address %v is taken", f.Details["kind"], f.Details["value"]).
+		WithRemedy("use another address; one that an unfinished enrollment holds is free again within ten minutes")
 }
 
 // SweepClaim frees a claim whose node never appeared within ClaimGrace, was voided, or is retired, and reports whether it

@@ -61,7 +61,13 @@ func (s *Service) Enroll(ctx context.Context, call Call, in Enrollment) (NodeOut
 	if err := s.takeClaims(ctx, call, into.Tenant, n, keys); err != nil {
 		return NodeOutcome{}, err
 	}
-	return s.storeAndEnroll(ctx, call, in, enrolled)
+	ref, err := s.storeCredentials(ctx, call, in.BMC)
+	if err != nil { // nothing of the node can have happened yet
+		s.giveBack(ctx, call, into.Tenant, n, keys)
+		return NodeOutcome{}, err
+	}
+	enrolled.BMC.Credentials = ref
+	return s.enroll(ctx, call, enrolled)
 }
 
 func (s *Service) enrollTarget(ctx context.Context, call Call, p id.Pool) (pool.State, site.State, error) {
@@ -79,15 +85,15 @@ func (s *Service) enrollTarget(ctx context.Context, call Call, p id.Pool) (pool.
 	return into.state, at.state, err
 }
 
-func (s *Service) storeAndEnroll(ctx context.Context, call Call, in Enrollment, e node.Enrolled) (NodeOutcome, error) {
-	value, err := json.Marshal(map[string]string{"username": in.BMC.Username, "password": in.BMC.Password})
+func (s *Service) storeCredentials(ctx context.Context, call Call, in BMCAccess) (node.SecretRef, error) {
+	value, err := json.Marshal(map[string]string{"username": in.Username, "password": in.Password})
 	if err != nil {
-		return NodeOutcome{}, fmt.Errorf("encode BMC credentials: %w", err)
+		return "", fmt.Errorf("encode BMC credentials: %w", err)
 	}
-	e.BMC.Credentials, err = s.secrets.Put(ctx, credentialsID(call.Command), value)
-	if err != nil {
-		return NodeOutcome{}, err
-	}
+	return s.secrets.Put(ctx, credentialsID(call.Command), value)
+}
+
+func (s *Service) enroll(ctx context.Context, call Call, e node.Enrolled) (NodeOutcome, error) {
 	return handle(ctx, s, call, request[node.State, node.Command, node.Event]{
 		decider:   node.Decider,
 		stream:    node.StreamOf(e.Node),

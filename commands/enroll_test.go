@@ -85,6 +85,18 @@ func TestARefusedEnrollmentGivesBackWhatItTook(t *testing.T) {
 	w.enrolled(t, machine(w.pool, "10.0.0.2", "b8:ce:f6:00:00:02"))
 }
 
+// A secret store that is away leaves no address blocked.
+func TestAnEnrollmentWhoseCredentialsCantBeKept(t *testing.T) {
+	w := newWorld(t)
+	w.secrets.broken = true
+	in := machine(w.pool, "10.0.0.1", "b8:ce:f6:00:00:01")
+	if _, err := w.Enroll(context.Background(), system(), in); fault.CodeOf(err) != fault.Unavailable {
+		t.Fatalf("got %v", err)
+	}
+	w.secrets.broken = false
+	w.enrolled(t, in)
+}
+
 // The holder of another tenant is not named: what a caller may not see does not exist.
 func TestAConflictDoesNotNameAnotherTenantsNode(t *testing.T) {
 	w := newWorld(t)
@@ -216,6 +228,9 @@ func TestRetiringFreesTheAddresses(t *testing.T) {
 	}
 	if _, err := w.Abandon(ctx, system(), first, "burnt"); err != nil {
 		t.Fatal(err)
+	}
+	if len(w.secrets.values) != 0 {
+		t.Errorf("the credentials of a retired node are still kept")
 	}
 	w.enrolled(t, in)
 

@@ -46,6 +46,9 @@ func (s *Service) SetPrincipalEnabled(ctx context.Context, call Call, p id.Princ
 	if enabled {
 		return s.onPrincipal(ctx, call, p, principal.Enable{})
 	}
+	if p == Administrator {
+		return PrincipalOutcome{}, lastResort("can't be disabled")
+	}
 	return s.onPrincipal(ctx, call, p, principal.Disable{})
 }
 
@@ -108,6 +111,9 @@ func (s *Service) Bind(ctx context.Context, call Call, p id.Principal, actions [
 
 // Unbind takes a binding away.
 func (s *Service) Unbind(ctx context.Context, call Call, p id.Principal, b id.Binding) (PrincipalOutcome, error) {
+	if p == Administrator && b == administratorBinding {
+		return PrincipalOutcome{}, lastResort("keeps its binding on the root tenant")
+	}
 	return s.onPrincipal(ctx, call, p, principal.Unbind{Binding: b})
 }
 

@@ -40,10 +40,7 @@ func (s *Service) Complete(ctx context.Context, call Call, n id.Node, w id.Workf
 		}
 		return node.Complete{Workflow: w, Role: role, Policy: policy}, nil
 	})
-	if err == nil && done.State.Provision == node.Retired {
-		err = s.releaseClaims(ctx, call, done.State, "the node is retired")
-	}
-	return done, err
+	return s.retired(ctx, call, done, err)
 }
 
 // Fail says that the node's active workflow failed or was cancelled; a zero workflow, that none could be started. The

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 
@@ -108,10 +109,18 @@ func (s *Service) provision(ctx context.Context, call Call, n id.Node, c node.Co
 // claims of a retired node, which SweepClaims finds.
 func (s *Service) leave(ctx context.Context, call Call, n id.Node, c node.Command) (NodeOutcome, error) {
 	done, err := s.provision(ctx, call, n, c)
-	if err == nil && done.State.Provision == node.Retired {
-		err = s.releaseClaims(ctx, call, done.State, "the node is retired")
+	return s.retired(ctx, call, done, err)
+}
+
+// retired gives back what a node held once it is retired, and forgets its BMC's credentials.
+func (s *Service) retired(ctx context.Context, call Call, done NodeOutcome, err error) (NodeOutcome, error) {
+	if err != nil || done.State.Provision != node.Retired {
+		return done, err
 	}
-	return done, err
+	if bmc := done.State.BMC; bmc != nil {
+		err = s.secrets.Delete(ctx, bmc.Credentials)
+	}
+	return done, errors.Join(err, s.releaseClaims(ctx, call, done.State, "the node is retired"))
 }
 
 // always applies a command that does not depend on the state it meets.

@@ -166,11 +166,15 @@ func (byTenant) Allow(a commands.Actor, _ principal.Action, on commands.Resource
 type vault struct {
 	mu     sync.Mutex
 	values map[node.SecretRef]string
+	broken bool
 }
 
 func (v *vault) Put(_ context.Context, secretID uuid.UUID, value []byte) (node.SecretRef, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.broken {
+		return "", fault.New(fault.Unavailable, "the secret store is away")
+	}
 	ref := node.SecretRef("secret:" + secretID.String())
 	v.values[ref] = string(value)
 	return ref, nil

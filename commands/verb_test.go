@@ -289,6 +289,39 @@ func TestBootstrapIsIdempotent(t *testing.T) {
 	}
 }
 
+// Nobody can shut everybody out: the first administrator stays, and a revoked token works again once it is given anew.
+func TestTheFirstAdministratorStays(t *testing.T) {
+	w := newWorld(t)
+	ctx := context.Background()
+	const token = "0123456789abcdef0123456789abcdef"
+	if err := w.GiveAdministratorToken(ctx, token, "file"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.SetPrincipalEnabled(ctx, system(), commands.Administrator, false); fault.CodeOf(err) != fault.InvalidState {
+		t.Errorf("disabled: %v", err)
+	}
+	enabled, err := w.SetPrincipalEnabled(ctx, system(), commands.Administrator, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b := range enabled.State.Bindings {
+		if _, err := w.Unbind(ctx, system(), commands.Administrator, b); fault.CodeOf(err) != fault.InvalidState {
+			t.Errorf("unbound: %v", err)
+		}
+	}
+	for held := range enabled.State.Tokens {
+		if _, err := w.RevokeToken(ctx, system(), commands.Administrator, held); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.GiveAdministratorToken(ctx, token, "file"); err != nil {
+		t.Fatal(err)
+	}
+	if has, err := w.Bootstrap(ctx); err != nil || !has {
+		t.Errorf("has a token: %v, %v", has, err)
+	}
+}
+
 func TestUnknownThings(t *testing.T) {
 	w := newWorld(t)
 	ctx := context.Background()

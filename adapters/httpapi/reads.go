@@ -51,8 +51,8 @@ func (a *API) await(ctx context.Context, projection string, f Fresh) error {
 // gather longer than verbs wait, so that who has just changed something sees it also without naming a position. What is
 // not reached in time is not waited for.
 func (a *API) current(ctx context.Context, projection string, f Fresh) error {
-	if f.MinPosition > 0 || f.Position > 0 {
-		return a.await(ctx, projection, f)
+	if err := a.await(ctx, projection, f); err != nil {
+		return err
 	}
 	head, err := a.store.Head(ctx)
 	if err != nil {

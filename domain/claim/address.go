@@ -108,10 +108,15 @@ func normalHost(host string) (string, error) {
 	return name, nil
 }
 
+var (
+	broadcast = netip.MustParseAddr("255.255.255.255")
+	metadata  = netip.MustParseAddr("169.254.169.254") // where clouds serve their machines' credentials
+)
+
 func normalIP(addr netip.Addr) (string, error) {
 	addr = addr.Unmap()
-	if addr.IsUnspecified() || addr.IsMulticast() {
-		return "", errors.New("an unspecified or multicast address is no BMC's")
+	if addr.IsUnspecified() || addr.IsMulticast() || addr == broadcast || addr == metadata {
+		return "", errors.New("an unspecified, multicast, broadcast or metadata service's address is no BMC's")
 	}
 	if !validZone(addr.Zone()) {
 		return "", errors.New("the zone of an IPv6 address is an interface's name, such as eth0")
@@ -163,8 +168,8 @@ func assemble(scheme, host string, port int, path string) (Address, error) {
 	path = strings.Trim(path, "/")
 	if path != "" && path != "redfish" && path != "redfish/v1" {
 		unescaped, err := url.PathUnescape(path)
-		if err != nil {
-			return Address{}, errors.New("the path has a broken percent escape")
+		if err != nil || strings.Contains("/"+unescaped+"/", "/../") {
+			return Address{}, errors.New("the path has a broken percent escape or climbs out of itself")
 		}
 		u.Path = "/" + unescaped
 	}

@@ -40,7 +40,7 @@ func TestParseAddress(t *testing.T) {
 		"": {}, "   ": {}, "ftp://bmc": {}, "://bmc": {}, "https://": {}, "https://:443": {}, "bmc:0": {}, "bmc:65536": {}, "bmc:": {},
 		"bmc:+80": {}, "bmc:80x": {}, "bmc name": {}, "-bmc": {}, "bmc-.example": {}, "a..b": {}, "10.0.0.256": {}, "10.0.0": {},
 		"1234": {}, "0x7f.1": {}, "010.0.0.1": {}, "[2001:db8::1": {}, "[10.0.0.1]": {}, "[bmc]:443": {}, "[::1]x": {}, "::": {}, "0.0.0.0": {}, "ff02::1": {},
-		"https://root:calvin@bmc": {}, "root@bmc": {}, "bmc?x=1": {}, "bmc#x": {}, "https://bmc/a b": {}, "https://bmc/%zz": {},
+		"https://root:calvin@bmc": {}, "root@bmc": {}, "bmc?x=1": {}, "bmc#x": {}, "https://bmc/a b": {}, "https://bmc/%zz": {}, "bmc/../x": {}, "bmc/a/%2e%2e/b": {}, "255.255.255.255": {}, "169.254.169.254": {},
 		"bmc\x00": {}, "bücher": {}, strings.Repeat("a", 600): {},
 	}
 	for in, want := range tests {

@@ -108,7 +108,7 @@ func illegal(s State, v Verb) *fault.Error {
 		return e.WithRemedy("nothing moves a node out of " + string(s.Provision))
 	}
 	for _, v := range legal {
-		if AskedBy(v) == Operator && (v != VerbAbort || s.Workflow != nil) {
+		if AskedBy(v) == Operator && v != VerbRetry && (v != VerbAbort || s.Workflow != nil) {
 			asked = append(asked, string(v))
 		}
 	}

@@ -236,7 +236,7 @@ func Verbs() []Verb {
 
 // Legal lists the verbs that the tables allow from a state.
 func Legal(from, failedFrom ProvisionState) []Verb {
-	var legal []Verb
+	legal := []Verb{}
 	for _, v := range Verbs() {
 		if len(Destinations(from, v, failedFrom)) > 0 {
 			legal = append(legal, v)

@@ -234,12 +234,12 @@ func TestMomentsOutsideTheLog(t *testing.T) {
 		code   fault.Code
 		says   string
 	}{
-		"before the first event":  {2, history.Moment{Position: 1}, fault.NotFound, "position 3"},
-		"before, by time":         {2, history.Moment{Time: start}, fault.NotFound, "2026-01-01T00:00:02Z"},
+		"before the first event":  {2, history.Moment{Position: 1}, fault.NotFound, "position 4"},
+		"before, by time":         {2, history.Moment{Time: start}, fault.NotFound, "2026-01-01T00:00:01.999Z"},
 		"beyond the end":          {1, history.Moment{Position: head + 1}, fault.InvalidInput, "position " + head.String()},
 		"in the future":           {1, history.Moment{Time: l.now.Add(time.Minute)}, fault.InvalidInput, "position " + head.String()},
 		"a node that never was":   {9, history.Moment{Position: 1}, fault.NotFound, nodeID(9).String()},
-		"half of its enrollment":  {1, history.Moment{Position: 1}, fault.NotFound, "position 1"},
+		"half of its enrollment":  {1, history.Moment{Position: 1}, fault.NotFound, "position 2"},
 		"the whole of it":         {1, history.Moment{Position: 2}, "", ""},
 		"now":                     {1, history.Moment{Time: l.now}, "", ""},
 		"at the end, by position": {1, history.Moment{Position: head}, "", ""},

@@ -36,7 +36,7 @@ func (m Moment) covers(e event.Recorded) bool {
 	if m.Position > 0 {
 		return e.Position <= m.Position
 	}
-	return !e.At.After(m.Time)
+	return !e.Meta.At.After(m.Time) // the time that the chain vouches for
 }
 
 // check refuses a moment that has not come yet.
@@ -87,10 +87,21 @@ func At(ctx context.Context, store event.Store, n id.Node, m Moment, now time.Ti
 	case len(events) == 0 || then.State.Voided:
 		return Then{}, fault.New(fault.NotFound, "there is no node %s", n)
 	}
-	first := events[0]
+	first := beginning(events)
 	return Then{}, fault.New(fault.NotFound, "node %s did not exist then; it began at %s, position %s",
-		n, first.At.Format(time.RFC3339Nano), first.Position).
-		WithDetail("beganAt", first.At).WithDetail("beganPosition", first.Position)
+		n, first.Meta.At.Format(time.RFC3339Nano), first.Position).
+		WithDetail("beganAt", first.Meta.At).WithDetail("beganPosition", first.Position)
+}
+
+// beginning is the event with which a machine exists: the last of the append that enrolled it.
+func beginning(events []event.Recorded) event.Recorded {
+	var s node.State
+	for _, e := range events {
+		if s = evolve(s, e); s.Exists() {
+			return e
+		}
+	}
+	return events[0]
 }
 
 // evolve folds an event of a machine. One that only a newer program knows changes nothing here.

@@ -93,7 +93,7 @@ func Of(s node.State, version event.Version, position event.Position, at time.Ti
 	}
 	if s.BMC != nil {
 		v.BMC = &BMC{
-			Driver: s.BMC.Driver, Address: s.BMC.Address, CredentialsSet: s.BMC.Credentials != "",
+			Driver: s.BMC.Driver, Address: s.BMC.Address, CredentialsSet: s.BMC.Credentials != "" && s.Provision != node.Retired,
 			TLS: TLS{Mode: s.BMC.TLS.Mode, Fingerprint: s.BMC.TLS.Fingerprint},
 		}
 	}

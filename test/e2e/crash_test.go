@@ -63,28 +63,37 @@ func TestKillNineLosesAndDoublesNothing(t *testing.T) {
 	}
 }
 
-// work applies verbs that each change something, one after another, each until it is acknowledged.
+// work applies verbs that each change something, one after another, each until it is answered for good. One that lost its
+// race too often is refused for good, and must not be in the log.
 func work(ctx context.Context, t *testing.T, c *client.Client, worker int, nodes []string) []asked {
 	var done []asked
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Minute)
+	defer cancel()
 	for i := 0; ctx.Err() == nil; i++ {
 		n, key := nodes[(worker+i)%len(nodes)], fmt.Sprintf("w%d-%d", worker, i)
-		for {
-			got, err := c.SetMaintenance(context.Background(), n, contract.Maintenance{On: true, Reason: key},
-				client.IdempotencyKey(key), client.CorrelationID(key))
-			if err == nil {
-				done = append(done, asked{key, n, got.Version})
-				break
-			}
-			switch fault.CodeOf(err) {
-			case fault.Unavailable, fault.Conflict, fault.Internal: // away, or lost the race too often
-			default:
-				t.Errorf("%s: %v", key, err)
-				return done
-			}
-			<-time.After(10 * time.Millisecond)
+		got, err := answered(patience, c, n, key)
+		switch fault.CodeOf(err) {
+		case "":
+			done = append(done, asked{key, n, got.Version})
+		case fault.Conflict:
+		default:
+			t.Errorf("%s: %v", key, err)
+			return done
 		}
 	}
 	return done
+}
+
+// answered asks for one verb under one key until metald answers.
+func answered(ctx context.Context, c *client.Client, n, key string) (contract.Node, error) {
+	for {
+		got, err := c.SetMaintenance(ctx, n, contract.Maintenance{On: true, Reason: key},
+			client.IdempotencyKey(key), client.CorrelationID(key))
+		if code := fault.CodeOf(err); code != fault.Unavailable && code != fault.Internal || ctx.Err() != nil {
+			return got, err
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 func checkAcknowledged(t *testing.T, c *client.Client, nodes []string, results [][]asked) int {
