@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/event"
@@ -117,11 +119,12 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.Serve
 
 func (a *API) route(metrics http.Handler) {
 	router := chi.NewRouter()
-	router.Use(a.enter)
+	router.Use(a.enter, middleware.GetHead)
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, fault.New(fault.NotFound, "there is no such path").WithRemedy("see /docs"))
 	})
 	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", strings.Join(a.allowed(r), ", ")) // RFC 9110, section 15.5.6
 		problemOf(r.Context(), fault.New(fault.InvalidInput, "the path has no method %s", method(r)).
 			WithRemedy("see /docs")).withStatus(http.StatusMethodNotAllowed).write(w)
 	})
@@ -132,6 +135,27 @@ func (a *API) route(metrics http.Handler) {
 	a.huma.UseMiddleware(strangers)
 	a.operations()
 	a.documents(router)
+}
+
+// allowed are the methods that the path has.
+func (a *API) allowed(r *http.Request) []string {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	var has []string
+	for _, m := range []string{
+		http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+	} {
+		if !a.router.Match(chi.NewRouteContext(), m, path) {
+			continue
+		}
+		has = append(has, m)
+		if m == http.MethodGet {
+			has = append(has, http.MethodHead)
+		}
+	}
+	return has
 }
 
 // method is the request's method where it is one of HTTP's, so that no text of a caller's is repeated.

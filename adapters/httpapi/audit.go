@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -52,6 +53,9 @@ func (a *API) copyLog(ctx context.Context, in *copyLog) (func(huma.Context), err
 	if err != nil {
 		return nil, logFault(err)
 	}
+	if requestOf(ctx).head {
+		return headersOf("application/x-ndjson"), nil
+	}
 	return func(hc huma.Context) {
 		_, w := humachi.Unwrap(hc)
 		if err := a.writeLog(hc.Context(), w, after, head); err != nil {
@@ -66,6 +70,7 @@ func (a *API) writeLog(ctx context.Context, w http.ResponseWriter, after, until 
 	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set(contract.HeaderPosition, until.String())
+	w.Header().Set(contract.HeaderDense, strconv.FormatBool(dense(a.store)))
 	w.WriteHeader(http.StatusOK)
 	out := bufio.NewWriterSize(w, 64<<10)
 	lines := json.NewEncoder(out)
@@ -91,6 +96,12 @@ func (a *API) writeLog(ctx context.Context, w http.ResponseWriter, after, until 
 		after = head
 	}
 	return out.Flush()
+}
+
+// dense tells whether positions of the store rise by one, so that a gap is a removed event.
+func dense(store event.Store) bool {
+	d, ok := store.(interface{ DensePositions() bool })
+	return ok && d.DensePositions()
 }
 
 func auditEventOf(e event.Recorded) contract.AuditEvent {
@@ -132,7 +143,7 @@ func (a *API) signed(ctx context.Context, found history.Audit) (*answer, error) 
 	}
 	fingerprint := sha256.Sum256(key)
 	body, err := encode(contract.AuditHead{
-		Position: uint64(found.Position), Streams: len(found.Heads), Digest: found.Digest.String(), At: at,
+		Position: uint64(found.Position), Dense: dense(a.store), Streams: len(found.Heads), Digest: found.Digest.String(), At: at,
 		KeyID: hex.EncodeToString(fingerprint[:]), PublicKey: key, Signed: text, Signature: signature,
 	})
 	return &answer{Position: found.Position.String(), CacheControl: "no-store", Body: body}, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/commands"
 )
 
 func TestCredentials(t *testing.T) {
@@ -114,6 +115,24 @@ func TestFailedAttemptsAreLimited(t *testing.T) {
 	if !strings.Contains(w.logs.String(), `"credential refused"`) || strings.Contains(w.logs.String(), "guess") {
 		t.Fatal("the log tells nothing of refused credentials, or the credential itself")
 	}
+}
+
+// Whoever guesses does not lock out others behind the same address, also not those that are not known yet.
+func TestGuessesLockNobodyOut(t *testing.T) {
+	w := start(t)
+	fixed := time.Now()
+	w.api.clock = func() time.Time { return fixed }
+	token := w.estate("acme").token
+	for range attemptBurst {
+		w.get("/v1/whoami", as("guess")).problem(401, "UNAUTHENTICATED")
+	}
+	for range 6 {
+		w.get("/v1/whoami", as("guess")).problem(http.StatusTooManyRequests, "RATE_LIMITED")
+	}
+	if w.api.tokens.cached(commands.TokenHash(token)) != nil {
+		t.Fatal("the token is known already")
+	}
+	w.get("/v1/whoami", as(token)).want(200)
 }
 
 func TestLimiterIsBounded(t *testing.T) {

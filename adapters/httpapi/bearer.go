@@ -42,14 +42,9 @@ func (a *API) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// attempt looks a credential up that is not known yet, and counts those that are not accepted against the address.
+// attempt looks a credential up that is not known yet, and counts those that are not accepted against the address. A
+// valid one is let through whatever others at its address do: behind one address there may be many callers.
 func (a *API) attempt(r *http.Request, hash, reason string) (*Identity, error) {
-	address, now := clientAddress(r.RemoteAddr), a.clock()
-	if wait := a.attempts.wait(address, now); wait > 0 {
-		a.refusedCredential(r, refusedLimited)
-		seconds := int(math.Ceil(wait.Seconds()))
-		return nil, fault.New(fault.RateLimited, "too many failed attempts from this address").WithDetail(retryAfter, seconds)
-	}
 	if reason == "" {
 		who, err := a.tokens.lookUp(r.Context(), hash)
 		if err == nil {
@@ -59,6 +54,12 @@ func (a *API) attempt(r *http.Request, hash, reason string) (*Identity, error) {
 			return nil, readFault(err)
 		}
 		reason = refusedInvalid
+	}
+	address, now := clientAddress(r.RemoteAddr), a.clock()
+	if wait := a.attempts.wait(address, now); wait > 0 {
+		a.refusedCredential(r, refusedLimited)
+		seconds := int(math.Ceil(wait.Seconds()))
+		return nil, fault.New(fault.RateLimited, "too many failed attempts from this address").WithDetail(retryAfter, seconds)
 	}
 	a.attempts.spend(address, now)
 	a.refusedCredential(r, reason)

@@ -81,6 +81,11 @@ func mediaType(r *http.Request) error {
 // canonicalJSON checks that body is one JSON value, strictly, and gives its canonical form.
 func canonicalJSON(body []byte) ([]byte, error) {
 	value := jsontext.Value(bytes.Clone(body))
+	if deeper(body, maxDepth) {
+		return nil, fault.Invalid(fault.Issue{
+			Path: "body", Message: fmt.Sprintf("objects and lists are at most %d deep in each other", maxDepth),
+		})
+	}
 	err := value.Canonicalize()
 	if err == nil {
 		return value, nil
@@ -95,6 +100,30 @@ func canonicalJSON(body []byte) ([]byte, error) {
 		}
 	}
 	return nil, fault.Invalid(issue)
+}
+
+// maxDepth bounds how deep objects and lists of a body are in each other. Nothing that is asked for comes near it.
+const maxDepth = 64
+
+// deeper tells whether text opens more than most objects and lists in each other, before anything goes down into them.
+func deeper(text []byte, most int) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > most {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
 }
 
 // maxPath bounds a path that a caller's own keys make.

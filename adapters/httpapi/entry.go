@@ -27,6 +27,7 @@ type request struct {
 	who                    *Identity // nil until authenticated
 	unknown                issues    // parameters of the query that the operation does not have
 	command                uuid.UUID // of a mutation
+	head                   bool      // only the headers are asked for: nothing is streamed
 	code                   string    // of the problem it ended with
 	cause                  error     // behind an INTERNAL or UNAVAILABLE
 }
@@ -69,6 +70,7 @@ func (a *API) enter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		req := newRequest(r.Header)
+		req.head = r.Method == http.MethodHead
 		out := &watched{ResponseWriter: w}
 		out.Header().Set(contract.HeaderRequestID, req.id)
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))

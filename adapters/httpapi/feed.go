@@ -79,6 +79,9 @@ func (a *API) follow(ctx context.Context, in *followEvents) (func(huma.Context),
 	if _, running := a.hub.position(); !running {
 		return nil, fault.New(fault.Unavailable, "the feed is not running now")
 	}
+	if requestOf(ctx).head { // a feed never ends: nobody waits for the end of nothing
+		return headersOf("text/event-stream"), nil
+	}
 	leave, err := a.followers.enter(who.Actor.Principal)
 	if err != nil {
 		return nil, err

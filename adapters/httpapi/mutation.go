@@ -38,6 +38,10 @@ func (a *API) mutation(next http.Handler) http.Handler {
 		case 0:
 			next.ServeHTTP(w, r)
 		case 1:
+			if keys[0] == "" { // whoever sends the header wants a key: an empty one would protect nothing
+				refuse(w, r, fault.Invalid(fault.Issue{Path: "header.Idempotency-Key", Message: "it is empty"}))
+				return
+			}
 			a.once(w, r, keys[0], a.requestHash(r, canonical), next)
 		default:
 			refuse(w, r, fault.Invalid(fault.Issue{Path: "header.Idempotency-Key", Message: "given more than once"}))

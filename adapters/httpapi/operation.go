@@ -74,6 +74,14 @@ func stream[I any](a *API, d document, media string, handle func(context.Context
 	})
 }
 
+// headersOf answers a HEAD of a stream.
+func headersOf(media string) func(huma.Context) {
+	return func(hc huma.Context) {
+		hc.SetHeader("Content-Type", media)
+		hc.SetStatus(http.StatusOK)
+	}
+}
+
 func (a *API) operation(d document, media string) huma.Operation {
 	op := huma.Operation{
 		OperationID: d.id, Method: d.method, Path: d.path, Summary: d.summary, Description: d.more,
@@ -99,13 +107,21 @@ func (a *API) operation(d document, media string) huma.Operation {
 	return op
 }
 
+// moments are the parameters that name a moment. An empty one is no moment: it would be answered with the present, which
+// was not asked for.
+var moments = map[string]bool{"at": true, "until": true}
+
 // strangers notes parameters of the query that an operation does not have: they are told of together with whatever else
-// is wrong.
+// is wrong. So are moments that are empty.
 func strangers(ctx huma.Context, next func(huma.Context)) {
 	url := ctx.URL()
 	if url.RawQuery != "" {
 		r := requestOf(ctx.Context())
-		for _, name := range sortedKeys(url.Query()) {
+		query := url.Query()
+		for _, name := range sortedKeys(query) {
+			if moments[name] && slices.Contains(query[name], "") {
+				r.unknown.add("query."+name, "a time (RFC 3339) or a log position; it is empty")
+			}
 			if !slices.ContainsFunc(ctx.Operation().Parameters, func(p *huma.Param) bool {
 				return p.In == "query" && p.Name == name
 			}) {

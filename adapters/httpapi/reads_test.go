@@ -153,6 +153,9 @@ func TestAudit(t *testing.T) {
 	}
 	slices.SortFunc(sorted, func(a, b history.Head) int { return strings.Compare(string(a.Stream), string(b.Stream)) })
 	head := into[contract.AuditHead](w.get("/v1/audit/head").want(200))
+	if !head.Dense || got.header.Get(contract.HeaderDense) != "true" || got.header.Get(contract.HeaderPosition) != decimal(position) {
+		t.Fatalf("%+v, %v", head, got.header)
+	}
 	if head.Digest != history.Digest(sorted).String() || head.Streams != len(sorted) || head.Position != position {
 		t.Fatalf("%+v", head)
 	}

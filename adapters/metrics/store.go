@@ -49,3 +49,9 @@ func outcomeOf(err error) string {
 	}
 	return "error"
 }
+
+// DensePositions passes on what the log behind says of its positions.
+func (c counted) DensePositions() bool {
+	d, ok := c.Store.(interface{ DensePositions() bool })
+	return ok && d.DensePositions()
+}

@@ -25,7 +25,7 @@ const Name = "authz"
 // New is the projection.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 1, Pace: 10 * time.Millisecond,
+		Name: Name, Version: 2, Pace: 10 * time.Millisecond,
 		Consumes: append(
 			projections.Types(tenant.Events, site.Events, pool.Events, principal.Events),
 			node.Enrolled{}.EventType(), node.AgentJoined{}.EventType(), node.EnrollmentVoided{}.EventType(),

@@ -65,36 +65,55 @@ func GetPrincipal(ctx context.Context, db projections.DB, s projections.Scope, p
 	if err != nil {
 		return Principal{}, err
 	}
+	one := []Principal{who}
+	err = credentials(ctx, db, one)
+	return one[0], err
+}
+
+// credentials fills the tokens and the bindings of principals in, by id, with one query.
+func credentials(ctx context.Context, db projections.DB, of []Principal) error {
+	if len(of) == 0 {
+		return nil
+	}
+	keys := make([]string, len(of))
+	at := make(map[id.Principal]*Principal, len(of))
+	for i := range of {
+		keys[i], at[of[i].ID] = of[i].ID.String(), &of[i]
+	}
 	const sql = `SELECT
-		(SELECT json_agg(t ORDER BY t.token_id) FROM authz_tokens t WHERE t.principal_id = $1),
-		(SELECT json_agg(b ORDER BY b.binding_id) FROM authz_bindings b WHERE b.principal_id = $1)`
+		(SELECT json_agg(t ORDER BY t.token_id) FROM authz_tokens t WHERE t.principal_id = ANY($1)),
+		(SELECT json_agg(b ORDER BY b.binding_id) FROM authz_bindings b WHERE b.principal_id = ANY($1))`
 	var held []tokenRow
 	var bound []bindingRow
-	if err := db.QueryRow(ctx, sql, p.String()).Scan(&held, &bound); err != nil {
-		return Principal{}, fmt.Errorf("read %s: %w", p, err)
+	if err := db.QueryRow(ctx, sql, keys).Scan(&held, &bound); err != nil {
+		return fmt.Errorf("read tokens and bindings: %w", err)
 	}
 	for _, row := range held {
-		who.Tokens = append(who.Tokens, row.resource())
+		at[row.Principal].Tokens = append(at[row.Principal].Tokens, row.resource())
 	}
 	for _, row := range bound {
 		b, err := row.resource()
 		if err != nil {
-			return Principal{}, err
+			return err
 		}
-		who.Bindings = append(who.Bindings, b)
+		at[row.Principal].Bindings = append(at[row.Principal].Bindings, b)
 	}
-	return who, nil
+	return nil
 }
 
-// ListPrincipals reads one page, newest first, and the cursor of the next. Errors: INVALID_INPUT for a bad limit or
-// cursor.
+// ListPrincipals reads one page, newest first, with tokens and bindings, and the cursor of the next. Errors:
+// INVALID_INPUT for a bad limit or cursor.
 func ListPrincipals(
 	ctx context.Context, db projections.DB, s projections.Scope, a Around, p projections.Page,
 ) ([]Principal, string, error) {
 	l := listing{table: "authz_principals", key: "principal_id", valid: valid[id.Principal], page: p}
 	l.where.Within(s, tenantPlace)
 	Around{Tenant: a.Tenant}.where(&l.where)
-	return list(ctx, db, l, principalRow.resource)
+	found, next, err := list(ctx, db, l, principalRow.resource)
+	if err != nil {
+		return nil, "", err
+	}
+	return found, next, credentials(ctx, db, found)
 }
 
 // ListBindings reads one page of the bindings of principals within the scope, newest first, of one principal where

@@ -33,11 +33,11 @@ func (f *fold) tenant(e event.Recorded, known tenant.Event) {
 	case tenant.Created:
 		f.tenants[e.Stream.ID()] = &tenantRow{
 			Tenant: known.Tenant, Name: projections.Text(known.Name), Labels: projections.Labels(known.Labels),
-			Policy: projections.JSON(known.Policy), Version: e.Version, Position: e.Position, CreatedAt: e.At, UpdatedAt: e.At,
+			Policy: projections.JSON(known.Policy), Version: e.Version, Position: e.Position, CreatedAt: e.Meta.At, UpdatedAt: e.Meta.At,
 		}
 	case tenant.PolicyChanged:
 		row := f.tenants[e.Stream.ID()]
-		row.Policy, row.Version, row.Position, row.UpdatedAt = projections.JSON(known.Policy), e.Version, e.Position, e.At
+		row.Policy, row.Version, row.Position, row.UpdatedAt = projections.JSON(known.Policy), e.Version, e.Position, e.Meta.At
 	}
 }
 
@@ -47,11 +47,11 @@ func (f *fold) site(e event.Recorded, known site.Event) {
 		f.sites[e.Stream.ID()] = &siteRow{
 			Site: known.Site, Tenant: known.Tenant,
 			Name: projections.Text(known.Name), Labels: projections.Labels(known.Labels),
-			Policy: projections.JSON(known.Policy), Version: e.Version, Position: e.Position, CreatedAt: e.At, UpdatedAt: e.At,
+			Policy: projections.JSON(known.Policy), Version: e.Version, Position: e.Position, CreatedAt: e.Meta.At, UpdatedAt: e.Meta.At,
 		}
 	case site.PolicyChanged:
 		row := f.sites[e.Stream.ID()]
-		row.Policy, row.Version, row.Position, row.UpdatedAt = projections.JSON(known.Policy), e.Version, e.Position, e.At
+		row.Policy, row.Version, row.Position, row.UpdatedAt = projections.JSON(known.Policy), e.Version, e.Position, e.Meta.At
 	}
 }
 
@@ -61,11 +61,11 @@ func (f *fold) pool(e event.Recorded, known pool.Event) {
 		f.pools[e.Stream.ID()] = &poolRow{
 			Pool: known.Pool, Tenant: known.Tenant, Site: known.Site,
 			Name: projections.Text(known.Name), Labels: projections.Labels(known.Labels),
-			Policy: projections.JSON(known.Policy), Version: e.Version, Position: e.Position, CreatedAt: e.At, UpdatedAt: e.At,
+			Policy: projections.JSON(known.Policy), Version: e.Version, Position: e.Position, CreatedAt: e.Meta.At, UpdatedAt: e.Meta.At,
 		}
 	case pool.PolicyChanged:
 		row := f.pools[e.Stream.ID()]
-		row.Policy, row.Version, row.Position, row.UpdatedAt = projections.JSON(known.Policy), e.Version, e.Position, e.At
+		row.Policy, row.Version, row.Position, row.UpdatedAt = projections.JSON(known.Policy), e.Version, e.Position, e.Meta.At
 	}
 }
 
@@ -90,22 +90,22 @@ func (f *fold) principal(e event.Recorded, known principal.Event) {
 	if created, ok := known.(principal.Created); ok {
 		f.principals[e.Stream.ID()] = &principalRow{
 			Principal: created.Principal, Tenant: created.Tenant, Name: projections.Text(created.Name),
-			Kind: created.Kind, CreatedAt: e.At,
+			Kind: created.Kind, CreatedAt: e.Meta.At,
 		}
 	}
 	row := f.principals[e.Stream.ID()]
-	row.Version, row.Position, row.UpdatedAt = e.Version, e.Position, e.At
+	row.Version, row.Position, row.UpdatedAt = e.Version, e.Position, e.Meta.At
 	switch known := known.(type) {
 	case principal.Disabled:
 		row.Disabled = true
 	case principal.Enabled:
 		row.Disabled = false
 	case principal.TokenIssued:
-		f.tokens[known.Token.ID.String()] = tokenOf(known, e.At)
+		f.tokens[known.Token.ID.String()] = tokenOf(known, e.Meta.At)
 	case principal.TokenRevoked:
 		f.tokens[known.Token.String()] = nil
 	case principal.Bound:
-		f.bindings[known.Binding.ID.String()] = bindingOf(known, e.At)
+		f.bindings[known.Binding.ID.String()] = bindingOf(known, e.Meta.At)
 	case principal.Unbound:
 		f.bindings[known.Binding.String()] = nil
 	}

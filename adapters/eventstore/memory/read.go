@@ -87,3 +87,6 @@ func (s *Store) Head(ctx context.Context) (event.Position, error) {
 	defer s.log.mu.Unlock()
 	return event.Position(len(s.log.entries)), nil
 }
+
+// DensePositions tells that positions are 1, 2, 3 and so on: one that is missing belonged to an event that was removed.
+func (s *Store) DensePositions() bool { return true }

@@ -133,3 +133,6 @@ func (s *Store) Head(ctx context.Context) (head event.Position, err error) {
 	}
 	return head, nil
 }
+
+// DensePositions tells that positions are 1, 2, 3 and so on: one that is missing belonged to an event that was removed.
+func (s *Store) DensePositions() bool { return true }

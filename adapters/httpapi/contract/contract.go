@@ -9,6 +9,8 @@ package contract
 const (
 	// HeaderPosition is the log position of an answer. On a read it asks to wait until the read model has reached it.
 	HeaderPosition = "Metal-Position"
+	// HeaderDense is true on a copy of the log whose positions have no gaps: one that is missing was removed.
+	HeaderDense = "Metal-Positions-Dense"
 	// HeaderIdempotencyKey names a mutation, so that sending it again gives the first outcome.
 	HeaderIdempotencyKey = "Idempotency-Key"
 	// HeaderReplayed is true on an answer that was kept from an earlier request with the same key.

@@ -63,6 +63,7 @@ type AuditEvent struct {
 // AuditHead commits to the whole log: whoever keeps it can prove later that nothing before it was changed.
 type AuditHead struct {
 	Position  uint64    `json:"position" doc:"of the newest event that it covers"`
+	Dense     bool      `json:"dense" doc:"positions rise by one: a gap is a removed event. Not part of what is signed"`
 	Streams   int       `json:"streams"`
 	Digest    string    `json:"digest" doc:"over the hash of the newest event of every stream, hexadecimal"`
 	At        time.Time `json:"at"`
