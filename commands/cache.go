@@ -59,4 +59,14 @@ func (c *stateCache) put(stream event.Stream, fold interface{ folded() event.Ver
 	}
 }
 
+// forget drops a fold that an append found not to be the newest: a log restored from a backup may even be behind it.
+func (c *stateCache) forget(stream event.Stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if el, ok := c.byName[stream]; ok {
+		c.order.Remove(el)
+		delete(c.byName, stream)
+	}
+}
+
 func (l loaded[S]) folded() event.Version { return l.version }

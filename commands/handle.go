@@ -38,29 +38,55 @@ type request[S, C any, E event.Event] struct {
 }
 
 // handle is the only place that decides and appends. The outcome of the same call.Command again is the first outcome.
+//
+// The first decision is made on the fold in memory, if there is one: an append at its version proves that it was current.
+// Whatever else comes of that decision, a refusal or nothing to do, is decided again on what the stream holds.
 func handle[S, C any, E event.Event](ctx context.Context, s *Service, call Call, r request[S, C, E]) (Outcome[S], error) {
-	for range decisions {
+	left := decisions
+	if now, known := cached[S](s.cache, r.stream); known {
+		done, err := decideAuthorized(ctx, s, call, r, now)
+		if err == nil && done.Version > now.version {
+			return done, nil
+		}
+		if lostRace(err) {
+			left--
+			s.cache.forget(r.stream)
+		}
+	}
+	for range left {
 		now, err := load(ctx, s, r.decider, r.stream)
 		if err != nil {
 			return Outcome[S]{}, err
 		}
-		if err := r.authorize(now.state); err != nil {
-			return Outcome[S]{}, err
-		}
-		if last := now.applied(r.stream, call.Command); last > 0 {
-			return asOf(ctx, s, r.decider, r.stream, last)
-		}
-		done, err := decideOnce(ctx, s, call, r, now)
-		var conflict *event.ConflictError
-		if !errors.As(err, &conflict) {
+		done, err := decideAuthorized(ctx, s, call, r, now)
+		if !lostRace(err) {
 			return done, err
 		}
+		s.cache.forget(r.stream)
 		if call.IfMatch != nil {
+			var conflict *event.ConflictError
+			errors.As(err, &conflict)
 			return Outcome[S]{}, moved(*call.IfMatch, conflict.Actual)
 		}
 	}
 	return Outcome[S]{}, fault.New(fault.Conflict, "%s changed %d times while the verb was decided", r.stream.ID(), decisions).
 		WithRemedy("read the current state and decide again")
+}
+
+func lostRace(err error) bool {
+	var conflict *event.ConflictError
+	return errors.As(err, &conflict)
+}
+
+func decideAuthorized[S, C any, E event.Event](ctx context.Context, s *Service, call Call, r request[S, C, E], now loaded[S],
+) (Outcome[S], error) {
+	if err := r.authorize(now.state); err != nil {
+		return Outcome[S]{}, err
+	}
+	if last := now.applied(r.stream, call.Command); last > 0 {
+		return asOf(ctx, s, r.decider, r.stream, last)
+	}
+	return decideOnce(ctx, s, call, r, now)
 }
 
 func decideOnce[S, C any, E event.Event](ctx context.Context, s *Service, call Call, r request[S, C, E], now loaded[S],
