@@ -18,6 +18,7 @@ const maxDifferences = 100
 // Difference is one row that the log does not account for.
 type Difference struct {
 	Table string          `json:"table"`
+	Key   []string        `json:"key"`             // the columns of the primary key
 	Live  json.RawMessage `json:"live,omitempty"`  // the row as it is; absent: it is missing
 	Fresh json.RawMessage `json:"fresh,omitempty"` // the row as the log gives it; absent: there should be none
 }
@@ -103,7 +104,7 @@ func (s *side) compare(ctx context.Context, tx pgx.Tx, table string) ([]Differen
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Difference, error) {
-		d := Difference{Table: table}
+		d := Difference{Table: table, Key: columns}
 		return d, row.Scan(&d.Live, &d.Fresh)
 	})
 }

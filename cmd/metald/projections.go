@@ -20,7 +20,7 @@ func projectionsCommand() *cobra.Command {
 		Long: `The read models are caches: any of them can be rebuilt from the event log at any time, and verify proves that one holds
 what the log says.` + "\n" + exitStatus,
 	}
-	cmd.AddCommand(
+	return group(cmd,
 		projectionCommand("rebuild", "Fold a read model afresh from the log and swap it in",
 			`rebuild folds the log into tables beside the live ones and swaps them in one transaction: reads never go dark, and
 replicas go on meanwhile.`, rebuild),
@@ -28,7 +28,6 @@ replicas go on meanwhile.`, rebuild),
 			`verify folds the log afresh, up to where the read model is, and compares row by row. It changes nothing. A difference is
 told and makes the exit code 1.`, verify),
 	)
-	return cmd
 }
 
 func projectionCommand(use, short, long string, do func(context.Context, *projections.Runner, string) error) *cobra.Command {
@@ -41,10 +40,9 @@ func projectionCommand(use, short, long string, do func(context.Context, *projec
 		Example:   "  metald projections " + use + " metalview --postgres 'postgres:///metal?host=/run/postgresql'",
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fillOptions(cmd, os.LookupEnv); err != nil {
-				return err
-			}
-			if err := c.check(false); err != nil {
+			w := fillOptions(cmd, os.LookupEnv)
+			c.check(w, false)
+			if err := w.err(); err != nil {
 				return err
 			}
 			return onProjections(cmd.Context(), c, args, do)
@@ -106,7 +104,7 @@ func verify(ctx context.Context, runner *projections.Runner, name string) error 
 		return err
 	}
 	for _, d := range found {
-		fmt.Println(name+":", d)
+		fmt.Printf("%s: %s\n", name, strings.ReplaceAll(d.String(), "\n", "\n"+name+": "))
 	}
 	if len(found) > 0 {
 		return fault.New(fault.Internal, "%d rows differ from the log", len(found)).
