@@ -60,7 +60,7 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := c.account.ownDirectory(filepath.Dir(c.options.DataDir)); err != nil {
 		return nil, err
 	}
-	if c.lock, err = lockFile(c.options.DataDir); err != nil {
+	if c.lock, err = lockFile(ctx, c.options.DataDir); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -93,6 +93,9 @@ func (c *Cluster) DSN(database string) string {
 
 // BinDir is where the binaries of the running version are, pgbench among them.
 func (c *Cluster) BinDir() string { return string(c.binaries) }
+
+// Ended is closed when the server that runs now has ended, by Stop, Crash or Restart or by itself.
+func (c *Cluster) Ended() <-chan struct{} { return c.server.ended }
 
 // CreateDatabase makes a database unless it exists.
 func (c *Cluster) CreateDatabase(ctx context.Context, name string) (err error) {

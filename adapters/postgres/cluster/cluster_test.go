@@ -133,6 +133,9 @@ func TestLife(t *testing.T) {
 
 	_, err := Start(t.Context(), Options{DataDir: data})
 	wantInvalid(t, err, data, strconv.Itoa(os.Getpid()), "another data directory")
+	if cause := errors.Unwrap(err); cause != nil {
+		t.Errorf("it tells a cause that misleads: %v", cause)
+	}
 
 	if err := c.Crash(t.Context()); err != nil {
 		t.Fatal(err)
@@ -162,18 +165,7 @@ func TestLife(t *testing.T) {
 // start.
 func TestKilled(t *testing.T) {
 	data := filepath.Join(directory(t), "data")
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), asChild+"="+data)
-	output, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := output.Read(make([]byte, 100)); n == 0 {
-		t.Fatalf("the child: %v", err)
-	}
+	child := inChild(t, data)
 	pid := postmaster(t, data)
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -187,6 +179,11 @@ func TestKilled(t *testing.T) {
 	if err := c.CreateDatabase(t.Context(), "notes"); err != nil {
 		t.Fatal(err)
 	}
+	select {
+	case <-c.Ended():
+		t.Error("it has ended while it runs")
+	default:
+	}
 	orphan, watchdog := c.server, c.watchdog
 	if err := end(t.Context(), watchdog, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -198,6 +195,62 @@ func TestKilled(t *testing.T) {
 	defer stop(t, second)
 	<-orphan.ended
 	query(t, second, "SELECT 'it answers'")
+}
+
+// inChild starts a cluster in a process of its own, to be killed.
+func inChild(t *testing.T, data string) *exec.Cmd {
+	t.Helper()
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), asChild+"="+data)
+	output, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := output.Read(make([]byte, 100)); n == 0 {
+		t.Fatalf("the child: %v", err)
+	}
+	return child
+}
+
+// kill -9 of the program and the server together, and a start at once, while what is left of them is still going away.
+func TestKilledTogether(t *testing.T) {
+	data := filepath.Join(directory(t), "data")
+	for range 3 {
+		child := inChild(t, data)
+		pid := postmaster(t, data)
+		if err := errors.Join(child.Process.Kill(), syscall.Kill(pid, syscall.SIGKILL)); err != nil {
+			t.Fatal(err)
+		}
+		c := start(t, Options{DataDir: data, FastUnsafe: true}) // the child is a zombie of ours
+		if err := c.CreateDatabase(t.Context(), "notes"); err != nil {
+			t.Error(err)
+		}
+		stop(t, c)
+		_ = child.Wait() // it was killed
+	}
+}
+
+// A lock of the socket that names a program that runs, as after a restart of the machine, is no hindrance.
+func TestStaleSocketLock(t *testing.T) {
+	data := filepath.Join(directory(t), "data")
+	c := start(t, Options{DataDir: data, FastUnsafe: true})
+	lock := c.options.SocketDir + socketName + ".lock"
+	text, err := os.ReadFile(lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop(t, c)
+	if err := os.Mkdir(c.options.SocketDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\n")
+	if err := os.WriteFile(lock, []byte(strconv.Itoa(os.Getpid())+"\n"+rest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, start(t, Options{DataDir: data, FastUnsafe: true}))
 }
 
 func postmaster(t *testing.T, data string) int {

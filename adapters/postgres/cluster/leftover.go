@@ -16,25 +16,44 @@ import (
 	"github.com/better-compute/metal/domain/fault"
 )
 
+// lockPatience is how long a start waits for a holder of the lock that was killed and is not quite gone.
+const lockPatience = 5 * time.Second
+
 // lockFile takes the lock of a data directory for this process. The kernel gives it back when the process ends,
 // however it ends.
-func lockFile(dataDir string) (*os.File, error) {
+func lockFile(ctx context.Context, dataDir string) (*os.File, error) {
 	path := dataDir + ".lock"
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fault.Wrap(err, fault.InvalidConfig, "the lock of the data directory cannot be made: %v", err)
+		return nil, fault.New(fault.InvalidConfig, "the lock of the data directory cannot be opened: %v", err).
+			WithRemedy("run as the owner of the file, or use another data directory")
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		holder, _ := os.ReadFile(path) // only to name it
+	for deadline := time.Now().Add(lockPatience); ; {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			break
+		}
+		holder := holderOf(path)
+		if errors.Is(err, syscall.EWOULDBLOCK) && !alive(ctx, holder) && time.Now().Before(deadline) && ctx.Err() == nil {
+			pause(ctx)
+			continue
+		}
 		_ = file.Close()
-		return nil, fault.Wrap(err, fault.InvalidConfig, "process %s runs PostgreSQL on %s already",
-			strings.TrimSpace(string(holder)), dataDir).WithRemedy("stop it, or use another data directory")
+		return nil, fault.New(fault.InvalidConfig, "process %d runs PostgreSQL on %s already", holder, dataDir).
+			WithRemedy("stop it, or use another data directory")
 	}
 	if err := errors.Join(file.Truncate(0), writeAt(file, fmt.Sprintf("%d\n", os.Getpid()))); err != nil {
 		_ = file.Close()
-		return nil, fault.Wrap(err, fault.InvalidConfig, "the lock of the data directory cannot be written: %v", err)
+		return nil, fault.New(fault.InvalidConfig, "the lock of the data directory cannot be written: %v", err)
 	}
 	return file, nil
+}
+
+// holderOf is the process that wrote the lock file; 0: it is not known.
+func holderOf(path string) int {
+	text, _ := os.ReadFile(path) // only to name it
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return pid
 }
 
 func writeAt(file *os.File, text string) error {
@@ -42,10 +61,22 @@ func writeAt(file *os.File, text string) error {
 	return err
 }
 
-// endLeftover shuts down a server that an earlier process left on the data directory, or removes the pid file where
-// the number now belongs to another program, over which the server would stumble. We hold the lock, so it is nobody
-// else's.
+// endLeftover shuts down a server that an earlier process left on the data directory, and removes the files by which it
+// is known where the number now belongs to another program: a new server would stumble over them. We hold the lock, so
+// they are nobody else's.
 func (c *Cluster) endLeftover(ctx context.Context) error {
+	if err := c.endServer(ctx); err != nil {
+		return err
+	}
+	// Whoever held the socket is gone, but its number may be another program's now, or still a zombie's.
+	if err := os.Remove(c.options.SocketDir + socketName + ".lock"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.InvalidConfig, "a stale lock of the socket cannot be removed: %v", err)
+	}
+	return nil
+}
+
+// endServer shuts down the server that the pid file names, if there is one.
+func (c *Cluster) endServer(ctx context.Context) error {
 	text, err := os.ReadFile(c.pidFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -82,16 +113,28 @@ func isServer(ctx context.Context, pid int, dataDir string) bool {
 	return filepath.Base(program) == "postgres" && strings.Contains(string(output), dataDir)
 }
 
+// alive tells whether a process runs. One that was killed and that nobody has waited for (a zombie) does not.
+func alive(ctx context.Context, pid int) bool {
+	if pid <= 0 || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return false
+	}
+	state, err := exec.CommandContext(ctx, "ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	return err == nil && !strings.HasPrefix(strings.TrimSpace(string(state)), "Z")
+}
+
 func gone(ctx context.Context, pid int, patience time.Duration) bool {
-	deadline := time.After(patience)
-	for syscall.Kill(pid, 0) == nil {
-		select {
-		case <-ctx.Done():
+	for deadline := time.Now().Add(patience); alive(ctx, pid); pause(ctx) {
+		if ctx.Err() != nil || time.Now().After(deadline) {
 			return false
-		case <-deadline:
-			return false
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 	return true
+}
+
+// pause is the time between two looks at another process.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(50 * time.Millisecond):
+	}
 }
