@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"net"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +26,36 @@ func Fault(err error) error {
 		return fault.Wrap(err, fault.Unavailable, "the database is unavailable")
 	}
 	return fault.Wrap(err, fault.Internal, "the database refused a statement")
+}
+
+// openFault tells an operator why the first connection was not made, and what to look at. pgx takes the password out of
+// its own words.
+func openFault(ctx context.Context, err error, to *pgx.ConnConfig) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var refused *pgconn.PgError
+	switch {
+	case !errors.As(err, &refused):
+		return fault.Wrap(err, fault.Unavailable, "no PostgreSQL answers at %s", serverOf(to)).
+			WithRemedy("check the address in --postgres (METAL_POSTGRES), and that the server is running")
+	case strings.HasPrefix(refused.Code, "28"), refused.Code == "42501": // authorization; CONNECT not granted
+		return fault.Wrap(err, fault.InvalidConfig, "PostgreSQL at %s refuses the user %q for the database %q",
+			serverOf(to), to.User, to.Database).
+			WithRemedy("check the user and the password in METAL_POSTGRES (or PGPASSWORD, a passfile), and the server's pg_hba.conf")
+	case refused.Code == "3D000":
+		return fault.Wrap(err, fault.InvalidConfig, "PostgreSQL at %s has no database %q", serverOf(to), to.Database).
+			WithRemedy("make it with createdb, or name another in --postgres (METAL_POSTGRES)")
+	}
+	return Fault(err)
+}
+
+// serverOf is where a connection goes: host and port, or the directory of the socket.
+func serverOf(to *pgx.ConnConfig) string {
+	if strings.HasPrefix(to.Host, "/") {
+		return to.Host
+	}
+	return net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port)))
 }
 
 // IsAway tells whether err means that the connection is gone or could not be made, so that nothing is known about

@@ -26,7 +26,8 @@ const (
 )
 
 // Open makes a pool and proves that the server answers. dsn is a URL or key=value words, as libpq has them, completed
-// by the PG* environment variables. Errors: INVALID_CONFIG for a malformed dsn, UNAVAILABLE where no server answers.
+// by the PG* environment variables. Errors: INVALID_CONFIG for a malformed dsn, a login that the server refuses and a
+// database that does not exist; UNAVAILABLE where no server answers.
 func Open(ctx context.Context, dsn string, o Options) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -54,11 +55,11 @@ func Open(ctx context.Context, dsn string, o Options) (*pgxpool.Pool, error) {
 
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return nil, Fault(err)
+		return nil, openFault(ctx, err, config.ConnConfig)
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
-		return nil, Fault(err)
+		return nil, openFault(ctx, err, config.ConnConfig)
 	}
 	return pool, nil
 }

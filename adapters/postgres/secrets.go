@@ -47,6 +47,10 @@ func NewSecrets(ctx context.Context, pool *pgxpool.Pool, master MasterKey) (*Sec
 	}, nil
 }
 
+// Check reads the store's keys, as the next rotation makes every replica do. Errors: UNAVAILABLE, with the cause where the
+// store was rewrapped to another master key and rotated since.
+func (s *Secrets) Check(ctx context.Context) error { return s.ring.reload(ctx) }
+
 // Put seals value under secretID and gives its reference. The same id again overwrites, so a retry is harmless. Errors:
 // INVALID_INPUT for a value above MaxSecretBytes, UNAVAILABLE.
 func (s *Secrets) Put(ctx context.Context, secretID uuid.UUID, value []byte) (node.SecretRef, error) {
@@ -70,7 +74,7 @@ func (s *Secrets) Put(ctx context.Context, secretID uuid.UUID, value []byte) (no
 		if done.RowsAffected() == 1 {
 			return refTo(secretID), nil
 		}
-		if err := s.ring.load(ctx); err != nil { // another replica rotated the key
+		if err := s.ring.reload(ctx); err != nil { // another replica rotated the key
 			return "", err
 		}
 	}

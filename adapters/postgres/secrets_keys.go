@@ -93,13 +93,24 @@ func (r *keyring) load(ctx context.Context) error {
 	return nil
 }
 
+// reload is load for a store that was open already: a master key that no longer fits is then not the caller's doing, nor
+// for the caller to know. Errors: UNAVAILABLE.
+func (r *keyring) reload(ctx context.Context) error {
+	err := r.load(ctx)
+	if fault.CodeOf(err) == fault.InvalidConfig {
+		return fault.Wrap(err, fault.Unavailable, "the secret store can't be opened").
+			WithRemedy("an operator must restart this replica with the new master key")
+	}
+	return err
+}
+
 // currentKey is the key of a purpose that new values are sealed under, not older than keysFresh.
 func (r *keyring) currentKey(ctx context.Context, purpose string) (uuid.UUID, secretKey, error) {
 	r.mu.Lock()
 	stale := time.Since(r.read) > keysFresh
 	r.mu.Unlock()
 	if stale {
-		if err := r.load(ctx); err != nil {
+		if err := r.reload(ctx); err != nil {
 			return uuid.Nil, secretKey{}, err
 		}
 	}
@@ -121,7 +132,7 @@ func (r *keyring) key(ctx context.Context, id uuid.UUID) (secretKey, error) {
 		if attempt > 0 {
 			return secretKey{}, fault.New(fault.Internal, "a sealed value names a key that no longer exists")
 		}
-		if err := r.load(ctx); err != nil {
+		if err := r.reload(ctx); err != nil {
 			return secretKey{}, err
 		}
 	}

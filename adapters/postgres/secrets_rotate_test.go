@@ -2,7 +2,9 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -241,5 +243,41 @@ func TestRewrapMaster(t *testing.T) {
 	}
 	if _, err := renewed.RotateDataKey(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A replica that was not restarted between rewrap and rotate can do nothing about it for its callers, who must not learn
+// the keys' names either.
+func TestRotateAfterRewrapUnderAReplica(t *testing.T) {
+	pool := pgtest.New(t)
+	before, after := masterKey(t, "the first master key of 32 bytes"), masterKey(t, "another master key, of 32 bytes.")
+	replica, err := postgres.NewSecrets(t.Context(), pool, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := postgres.RewrapMaster(t.Context(), pool, before, after); err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.Check(t.Context()); err != nil {
+		t.Errorf("nothing is wrong before the rotation: %v", err)
+	}
+	rotator, err := postgres.NewSecrets(t.Context(), pool, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rotator.RotateDataKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, ref := put(t, rotator, "sealed under the new key")
+	_, putError := replica.Put(t.Context(), uuid.Must(uuid.NewV7()), []byte("x"))
+	_, getError := replica.Get(t.Context(), ref)
+	for does, err := range map[string]error{"put": putError, "get": getError, "check": replica.Check(t.Context())} {
+		wantCode(t, err, fault.Unavailable)
+		if strings.Contains(err.Error(), before.ID()) || strings.Contains(err.Error(), after.ID()) {
+			t.Errorf("%s tells the caller of the keys: %v", does, err)
+		}
+		if cause := errors.Unwrap(err); cause == nil || !strings.Contains(cause.Error(), after.ID()) {
+			t.Errorf("%s keeps no cause for the log: %v", does, cause)
+		}
 	}
 }
