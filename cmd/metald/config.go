@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -12,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/better-compute/metal/adapters/postgres"
-	"github.com/better-compute/metal/domain/fault"
 )
 
 // config is everything that a running control plane is told.
@@ -77,79 +74,72 @@ func (c *config) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
-// check lists everything that is wrong with the options, before anything is started.
-func (c *config) check(serving bool) error {
-	var issues []fault.Issue
-	wrong := func(option, format string, args ...any) {
-		issues = append(issues, fault.Issue{Path: "--" + option, Message: fmt.Sprintf(format, args...)})
-	}
+// check notes everything that is wrong with the options, before anything is started.
+func (c *config) check(w *issues, serving bool) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
-		wrong("log-level", "one of debug, info, warn, error")
+		w.option("log-level", "one of debug, info, warn, error")
 	}
 	if c.logFormat != "text" && c.logFormat != "json" {
-		wrong("log-format", "one of text, json")
+		w.option("log-format", "one of text, json")
 	}
 	if c.postgres == "" {
-		wrong("postgres", "needed, such as postgres:///metal?host=/run/postgresql")
+		w.option("postgres", "needed, such as postgres:///metal?host=/run/postgresql")
 	}
 	if c.eventstore != "" && !strings.HasPrefix(c.eventstore, "esdb") && !strings.HasPrefix(c.eventstore, "kurrentdb") {
-		wrong("eventstore", "an address that begins with esdb:// or esdb+discover://")
+		w.option("eventstore", "an address that begins with esdb:// or esdb+discover://")
 	}
 	if serving {
-		c.checkServer(wrong)
+		c.checkServer(w)
 	}
-	if len(issues) > 0 {
-		return badConfig(issues)
-	}
-	return nil
 }
 
-func (c *config) checkServer(wrong func(option, format string, args ...any)) {
+func (c *config) checkServer(w *issues) {
 	if _, port, err := net.SplitHostPort(c.listen); err != nil || port == "" {
-		wrong("listen", "host:port, such as :8443 or 127.0.0.1:8080")
+		w.option("listen", "host:port, such as :8443 or 127.0.0.1:8080")
 	}
 	switch {
 	case c.insecureHTTP && (c.tlsCert != "" || c.tlsKey != ""):
-		wrong("insecure-http", "not together with --tls-cert and --tls-key")
+		w.option("insecure-http", "not together with --tls-cert and --tls-key")
 	case !c.insecureHTTP && c.tlsCert == "":
-		wrong("tls-cert", "needed: bearer tokens don't travel in the clear; --insecure-http says that a proxy terminates TLS")
+		w.option("tls-cert", "needed: bearer tokens don't travel in the clear; --insecure-http says that a proxy terminates TLS")
 	case !c.insecureHTTP && c.tlsKey == "":
-		wrong("tls-key", "needed with --tls-cert")
+		w.option("tls-key", "needed with --tls-cert")
 	}
-	for option, path := range map[string]string{
-		"tls-cert": c.tlsCert, "tls-key": c.tlsKey, "admin-token-file": c.adminTokenFile, "policies": c.policies,
-	} {
+	for option, path := range map[string]string{"tls-cert": c.tlsCert, "tls-key": c.tlsKey, "policies": c.policies} {
 		if path == "" {
 			continue
 		}
 		if _, err := os.Stat(path); err != nil {
-			wrong(option, "%v", err)
+			w.option(option, "%v", err)
 		}
 	}
 	if c.drain < 0 {
-		wrong("drain", "0s or more")
+		w.option("drain", "0s or more")
 	}
 }
 
-// masterKey loads the key of the secret store.
-func (c *config) masterKey() (postgres.MasterKey, error) {
-	return postgres.MasterKeySource{
+// masterKey loads the key of the secret store, and notes what is wrong with it.
+func (c *config) masterKey(w *issues) postgres.MasterKey {
+	key, err := postgres.MasterKeySource{
 		File: c.masterKeyFile, Value: os.Getenv("METAL_MASTER_KEY"), CredentialsDir: os.Getenv("CREDENTIALS_DIRECTORY"),
 	}.Load()
+	w.refused("master-key-file", err)
+	return key
 }
 
-// withIssue adds one more thing that is wrong to what check found, so that everything is told at once.
-func withIssue(wrong error, option string, err error) error {
-	var all *fault.Error
-	if err == nil || !errors.As(wrong, &all) {
-		return errors.Join(wrong, err)
+// adminToken reads the token of the first administrator, empty where no file is named, and notes what is wrong with it.
+func (c *config) adminToken(w *issues) string {
+	if c.adminTokenFile == "" {
+		return ""
 	}
-	var f *fault.Error
-	message := err.Error()
-	if errors.As(err, &f) {
-		message = f.Message
+	text, err := os.ReadFile(c.adminTokenFile)
+	token := strings.TrimSpace(string(text))
+	switch {
+	case err != nil:
+		w.option("admin-token-file", "%v", err)
+	case token == "":
+		w.option("admin-token-file", "%s is empty", c.adminTokenFile)
 	}
-	all.Issues = append(all.Issues, fault.Issue{Path: option, Message: message})
-	return all
+	return token
 }

@@ -40,10 +40,13 @@ The data directory holds:
   metald dev --data-dir ./try --listen 127.0.0.1:9000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fillOptions(cmd, os.LookupEnv); err != nil {
+			w := fillOptions(cmd, os.LookupEnv)
+			c.insecureHTTP, c.postgres = true, ownPostgres
+			c.check(w, true)
+			if err := w.err(); err != nil {
 				return err
 			}
-			return dev(cmd.Context(), c, dir)
+			return unlessStopped(cmd.Context(), dev(cmd.Context(), c, dir))
 		},
 	}
 	c.bindServer(cmd.Flags(), "127.0.0.1:8080")
@@ -67,20 +70,26 @@ func defaultDataDir() string {
 	return filepath.Join(home, ".local", "state", "metal-dev")
 }
 
+// ownPostgres stands for the private server until it runs.
+const ownPostgres = "postgres:///metal"
+
 func dev(ctx context.Context, c config, dir string) (err error) {
-	c.insecureHTTP, c.postgres = true, "postgres:///metal" // the cluster's own, once it runs
-	if err := c.check(true); err != nil {
+	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	dir, err = filepath.Abs(dir)
-	if err != nil {
+	if err := free(ctx, c.listen); err != nil { // before a database is made for nothing
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // G301: the database's own account must pass through
 		return fault.Wrap(err, fault.InvalidConfig, "the data directory can't be made").WithRemedy("choose another --data-dir")
 	}
+	database := filepath.Join(dir, "postgres")
+	master, err := devMasterKey(filepath.Join(dir, "master-key"), database)
+	if err != nil {
+		return err
+	}
 	logger := c.logger()
-	private, err := cluster.Start(ctx, cluster.Options{DataDir: filepath.Join(dir, "postgres")})
+	private, err := cluster.Start(ctx, cluster.Options{DataDir: database})
 	if err != nil {
 		return err
 	}
@@ -93,17 +102,47 @@ func dev(ctx context.Context, c config, dir string) (err error) {
 		return err
 	}
 	c.postgres = private.DSN("metal")
-	master, err := postgres.EnsureMasterKeyFile(filepath.Join(dir, "master-key"))
-	if err != nil {
-		return err
-	}
 	token, err := ensureToken(filepath.Join(dir, "admin-token"))
 	if err != nil {
 		return err
 	}
-	return run(ctx, c, master, token, logger, func(address string) {
-		fmt.Printf(devBanner, address, token, filepath.Join(dir, "admin-token"), dir)
+	return whileUp(ctx, private.Ended(), database+".log", func(ctx context.Context) error {
+		return run(ctx, c, master, token, logger, func(address string) {
+			fmt.Printf(devBanner, address, token, filepath.Join(dir, "admin-token"), dir)
+		})
 	})
+}
+
+// whileUp runs a control plane until it ends, or until its database does, which is told as the reason.
+func whileUp(ctx context.Context, ended <-chan struct{}, log string, run func(context.Context) error) error {
+	up, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	died := fault.New(fault.Unavailable, "the private PostgreSQL ended by itself").
+		WithRemedy("read " + log + ", then start metald dev again: it recovers what was committed")
+	go func() {
+		select {
+		case <-ended:
+			end(died)
+		case <-up.Done():
+		}
+	}()
+	err := run(up)
+	if errors.Is(context.Cause(up), died) {
+		return died
+	}
+	return err
+}
+
+// devMasterKey reads the master key, or makes one for a database that is still to be made. A database without its key
+// is refused: a new key would open none of its secrets.
+func devMasterKey(path, database string) (postgres.MasterKey, error) {
+	_, noKey := os.Stat(path)
+	if _, err := os.Stat(database); err == nil && errors.Is(noKey, fs.ErrNotExist) {
+		return postgres.MasterKey{}, fault.New(fault.InvalidConfig,
+			"the master key %s is missing, and the database beside it is sealed under it", path).
+			WithRemedy("restore the key from your copy; without it, only another --data-dir starts afresh")
+	}
+	return postgres.EnsureMasterKeyFile(path)
 }
 
 const devBanner = `metald dev is up.

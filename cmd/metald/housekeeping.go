@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/better-compute/metal/adapters/postgres"
@@ -24,9 +25,17 @@ func (p *plane) housekeeping(ctx context.Context) error {
 		case <-turn.C:
 		}
 		p.sweepClaims(ctx)
+		p.checkSecrets(ctx)
 		if _, err := p.outcomes.Expire(ctx, time.Now().Add(-postgres.OutcomesKept)); err != nil && ctx.Err() == nil {
 			p.logger.Warn("old outcomes were not forgotten", "error", err)
 		}
+	}
+}
+
+// checkSecrets tells the operator, before a caller finds out, that this replica needs another master key.
+func (p *plane) checkSecrets(ctx context.Context) {
+	if err := p.secrets.Check(ctx); err != nil && ctx.Err() == nil {
+		p.logger.Error("the secret store can't be opened", "error", err, "cause", errors.Unwrap(err))
 	}
 }
 

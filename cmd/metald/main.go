@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -28,12 +30,33 @@ EXIT STATUS
 
 func main() {
 	ctx, stop := untilSignal()
-	err := command().ExecuteContext(ctx)
+	code := execute(ctx, os.Stdout, os.Stderr, os.Args[1:]...)
 	stop()
-	if err != nil {
-		complain(os.Stderr, err)
-		os.Exit(exitCode(err))
+	os.Exit(code)
+}
+
+// execute runs one command line and gives the exit code.
+func execute(ctx context.Context, stdout, stderr io.Writer, args ...string) int {
+	root := command()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	running := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { running = true }
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
 	}
+	var known *fault.Error
+	if !running && !errors.As(err, &known) { // cobra's own words about the arguments
+		err = wrongArguments(cmd, err)
+	}
+	complain(stderr, err)
+	return exitCode(err)
+}
+
+func wrongArguments(cmd *cobra.Command, err error) error {
+	return fault.New(fault.InvalidInput, "%s", err).WithRemedy("see '" + cmd.CommandPath() + " --help'")
 }
 
 // untilSignal ends the context at the first SIGINT or SIGTERM. A second one ends the program at once.
@@ -41,6 +64,14 @@ func untilSignal() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // from then on a signal has its usual effect
 	return ctx, stop
+}
+
+// unlessStopped takes the end of a control plane that a signal stopped, even while it started, for no failure.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 func command() *cobra.Command {
@@ -54,15 +85,27 @@ Try it on one machine with 'metald dev'; run it for real with 'metald serve'.` +
 		SilenceErrors: true,
 		Version:       version(),
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fault.New(fault.InvalidConfig, "%s", err).WithRemedy("see --help")
-	})
-	root.AddCommand(devCommand(), serveCommand(), migrateCommand(), projectionsCommand(), secretsCommand(), replayCommand())
-	return root
+	root.SetFlagErrorFunc(wrongArguments)
+	return group(root, devCommand(), serveCommand(), migrateCommand(), projectionsCommand(), secretsCommand(),
+		replayCommand(), versionCommand())
+}
+
+// group makes cmd one that only holds others: alone it shows its help, and a word that is none of them is refused.
+func group(cmd *cobra.Command, members ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(members...)
+	cmd.DisableFlagsInUseLine = true
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("there is no command %q of %s", args[0], cmd.CommandPath())
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
 }
 
 // complain tells a person what went wrong and what to do next.
-func complain(w *os.File, err error) {
+func complain(w io.Writer, err error) {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		fmt.Fprintln(w, "metald:", err)
@@ -72,7 +115,7 @@ func complain(w *os.File, err error) {
 	for _, i := range f.Issues {
 		fmt.Fprintf(w, "  %s: %s\n", i.Path, i.Message)
 	}
-	if cause := errors.Unwrap(f); cause != nil {
+	if cause := errors.Unwrap(f); cause != nil && !strings.Contains(f.Message, cause.Error()) {
 		fmt.Fprintln(w, "  cause:", cause)
 	}
 	if f.Remedy != "" {

@@ -21,10 +21,9 @@ run it beforehand where the account of serve may not change tables. Running it t
 		Example: `  metald migrate --postgres 'postgres:///metal?host=/run/postgresql'`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fillOptions(cmd, os.LookupEnv); err != nil {
-				return err
-			}
-			if err := c.check(false); err != nil {
+			w := fillOptions(cmd, os.LookupEnv)
+			c.check(w, false)
+			if err := w.err(); err != nil {
 				return err
 			}
 			return migrate(cmd.Context(), c)

@@ -4,14 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/better-compute/metal/domain/fault"
 )
 
 // An option may be given as a flag, in the environment as METAL_<NAME>, or in the file that --config names, the first of
@@ -35,20 +32,18 @@ func describeOptions(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// fillOptions takes from the environment and the file what no flag gave. It lists everything that is wrong at once.
-func fillOptions(cmd *cobra.Command, environ func(string) (string, bool)) error {
-	var issues []fault.Issue
-	wrong := func(where string, err error) {
-		issues = append(issues, fault.Issue{Path: where, Message: err.Error()})
-	}
-	refuseSecrets(cmd, wrong)
+// fillOptions takes from the environment and the file what no flag gave, and notes everything that is wrong there.
+func fillOptions(cmd *cobra.Command, environ func(string) (string, bool)) *issues {
+	w := &issues{given: map[string]string{}}
+	refuseSecrets(cmd, w)
 	flags := cmd.Flags()
 	set := func(name, value, where string) {
 		if flag := flags.Lookup(name); flag == nil || flag.Changed {
 			return
 		}
+		w.given[name] = where
 		if err := flags.Set(name, value); err != nil {
-			wrong(where, cleaned(err))
+			w.at(where, "%v", cleaned(err))
 		}
 	}
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -57,24 +52,14 @@ func fillOptions(cmd *cobra.Command, environ func(string) (string, bool)) error 
 		}
 	})
 	path, _ := flags.GetString(configFlag)
-	for name, value := range readConfig(path, wrong) {
+	for name, value := range readConfig(path, w) {
 		if flags.Lookup(name) == nil || name == configFlag {
-			wrong(path+": "+name, errors.New("there is no such option"))
+			w.at(path+": "+name, "there is no such option")
 			continue
 		}
 		set(name, value, path+": "+name)
 	}
-	if len(issues) > 0 {
-		return badConfig(issues)
-	}
-	return nil
-}
-
-func badConfig(issues []fault.Issue) error {
-	slices.SortStableFunc(issues, func(a, b fault.Issue) int { return strings.Compare(a.Path, b.Path) })
-	return &fault.Error{
-		Code: fault.InvalidConfig, Message: "the configuration is not valid", Issues: issues, Remedy: "see --help",
-	}
+	return w
 }
 
 // cleaned takes pflag's repetition of the value out of its error: the value may be a secret.
@@ -86,11 +71,11 @@ func cleaned(err error) error {
 	return errors.New(text)
 }
 
-func refuseSecrets(cmd *cobra.Command, wrong func(string, error)) {
+func refuseSecrets(cmd *cobra.Command, w *issues) {
 	for _, name := range secretOptions {
 		f := cmd.Flags().Lookup(name)
 		if f != nil && f.Changed && holdsPassword(f.Value.String()) {
-			wrong("--"+name, fmt.Errorf("a password on the command line is seen by everybody; give it in %s or the file", envName(name)))
+			w.option(name, "a password on the command line is seen by everybody; give it in %s or the file", envName(name))
 		}
 	}
 }
@@ -105,25 +90,25 @@ func holdsPassword(dsn string) bool {
 	return strings.Contains(dsn, "password")
 }
 
-func readConfig(path string, wrong func(string, error)) map[string]string {
+func readConfig(path string, w *issues) map[string]string {
 	if path == "" {
 		return nil
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		wrong("--"+configFlag, err)
+		w.option(configFlag, "%v", err)
 		return nil
 	}
 	var values map[string]any
 	if err := yaml.Unmarshal(text, &values); err != nil {
-		wrong(path, errors.New("it is not YAML of the form name: value"))
+		w.at(path, "it is not YAML of the form name: value")
 		return nil
 	}
 	options := map[string]string{}
 	for name, value := range values {
 		switch value.(type) {
 		case map[string]any, []any, nil:
-			wrong(path+": "+name, errors.New("a single value is needed"))
+			w.at(path+": "+name, "a single value is needed")
 		default:
 			options[name] = fmt.Sprint(value)
 		}

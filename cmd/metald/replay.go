@@ -30,17 +30,16 @@ can have been the state. It needs only the stores; no control plane has to run. 
   metald replay --stream node-node_01k… --until 2026-11-29T12:00:00Z`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fillOptions(cmd, os.LookupEnv); err != nil {
+			w := fillOptions(cmd, os.LookupEnv)
+			c.check(w, false)
+			if stream == "" {
+				w.option("stream", "needed, such as node-node_01k…")
+			}
+			moment := parseUntil(w, until)
+			if err := w.err(); err != nil {
 				return err
 			}
-			wrong := c.check(false)
-			if stream == "" {
-				wrong = withIssue(wrong, "--stream", fault.New(fault.InvalidConfig, "--stream is needed, such as node-node_01k…"))
-			}
-			if wrong != nil {
-				return wrong
-			}
-			return replay(cmd.Context(), cmd.OutOrStdout(), c, event.Stream(stream), until)
+			return replay(cmd.Context(), cmd.OutOrStdout(), c, event.Stream(stream), moment)
 		},
 	}
 	c.bindStores(cmd.Flags())
@@ -50,15 +49,17 @@ can have been the state. It needs only the stores; no control plane has to run. 
 	return describeOptions(cmd)
 }
 
-func replay(ctx context.Context, w io.Writer, c config, stream event.Stream, until string) error {
-	var moment *history.Moment
-	if until != "" {
-		m, err := history.ParseMoment("--until", until)
-		if err != nil {
-			return err
-		}
-		moment = &m
+// parseUntil reads --until; empty is no limit.
+func parseUntil(w *issues, until string) *history.Moment {
+	if until == "" {
+		return nil
 	}
+	m, err := history.ParseMoment("--until", until)
+	w.refused("until", err)
+	return &m
+}
+
+func replay(ctx context.Context, w io.Writer, c config, stream event.Stream, moment *history.Moment) error {
 	s, err := openStores(ctx, c, c.logger())
 	if err != nil {
 		return err

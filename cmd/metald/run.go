@@ -52,11 +52,28 @@ func run(ctx context.Context, c config, master postgres.MasterKey, token string,
 	return p.serve(ctx, c, listener, administered, func() { ready(address) })
 }
 
-// listen takes the port before anything else runs, so that a taken one is told at once.
-func listen(ctx context.Context, c config) (net.Listener, string, error) {
-	plain, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
+// free reports whether an address can be listened on.
+func free(ctx context.Context, address string) error {
+	probe, err := bind(ctx, address)
 	if err != nil {
-		return nil, "", fault.Wrap(err, fault.InvalidConfig, "can't listen on %s", c.listen).WithRemedy("choose another --listen")
+		return err
+	}
+	return probe.Close()
+}
+
+func bind(ctx context.Context, address string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.InvalidConfig, "can't listen on %s", address).WithRemedy("choose another --listen")
+	}
+	return listener, nil
+}
+
+// listen takes the port, and wraps it in TLS unless a proxy does that.
+func listen(ctx context.Context, c config) (net.Listener, string, error) {
+	plain, err := bind(ctx, c.listen)
+	if err != nil {
+		return nil, "", err
 	}
 	if c.insecureHTTP {
 		return plain, "http://" + reachable(plain.Addr()), nil

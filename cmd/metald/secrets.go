@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/better-compute/metal/adapters/postgres"
-	"github.com/better-compute/metal/domain/fault"
 )
 
 func secretsCommand() *cobra.Command {
@@ -20,8 +19,7 @@ func secretsCommand() *cobra.Command {
 'rotate' makes a new data key and seals every value again under it. 'rewrap' moves the store to another master key.
 ` + exitStatus,
 	}
-	cmd.AddCommand(rotateCommand(), rewrapCommand())
-	return cmd
+	return group(cmd, rotateCommand(), rewrapCommand())
 }
 
 func rotateCommand() *cobra.Command {
@@ -29,15 +27,20 @@ func rotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Make a new data key and seal every secret again",
-		Long: `rotate works while replicas run. A rotation that was interrupted is finished by the next one.
+		Long: `rotate works while replicas run, if they hold the present master key: after a rewrap, restart every replica with the new
+master key before you rotate. A replica that still has the old one cannot read the new data key and answers UNAVAILABLE
+until it is restarted. A rotation that was interrupted is finished by the next one.
 ` + exitStatus,
 		Example: `  metald secrets rotate --postgres 'postgres:///metal?host=/run/postgresql' --master-key-file /etc/metal/master-key`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fillOptions(cmd, os.LookupEnv); err != nil {
+			w := fillOptions(cmd, os.LookupEnv)
+			c.check(w, false)
+			master := c.masterKey(w)
+			if err := w.err(); err != nil {
 				return err
 			}
-			return rotate(cmd.Context(), c)
+			return rotate(cmd.Context(), c, master)
 		},
 	}
 	c.bindStores(cmd.Flags())
@@ -45,12 +48,7 @@ func rotateCommand() *cobra.Command {
 	return describeOptions(cmd)
 }
 
-func rotate(ctx context.Context, c config) error {
-	wrong := c.check(false)
-	master, err := c.masterKey()
-	if err := withIssue(wrong, "--master-key-file", err); err != nil {
-		return err
-	}
+func rotate(ctx context.Context, c config, master postgres.MasterKey) error {
 	pool, err := postgres.Open(ctx, c.postgres, postgres.Options{Name: "metald secrets"})
 	if err != nil {
 		return err
@@ -74,17 +72,21 @@ func rewrapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rewrap",
 		Short: "Wrap the store's keys under another master key",
-		Long: `rewrap changes the master key from the present one to that in --new-master-key-file. Replicas that run go on; give them
-the new key before their next start.
+		Long: `rewrap changes the master key from the present one to that in --new-master-key-file. Replicas that run go on
+with the keys they hold, until the next rotation. The order is: rewrap, restart every replica with the new master key,
+and only then rotate.
 ` + exitStatus,
 		Example: `  metald secrets rewrap --postgres 'postgres:///metal?host=/run/postgresql' \
     --master-key-file /etc/metal/master-key --new-master-key-file /etc/metal/master-key.new`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fillOptions(cmd, os.LookupEnv); err != nil {
+			w := fillOptions(cmd, os.LookupEnv)
+			c.check(w, false)
+			from, next := c.masterKey(w), newMasterKey(w, to)
+			if err := w.err(); err != nil {
 				return err
 			}
-			return rewrap(cmd.Context(), c, to)
+			return rewrap(cmd.Context(), c, from, next)
 		},
 	}
 	c.bindStores(cmd.Flags())
@@ -93,17 +95,17 @@ the new key before their next start.
 	return describeOptions(cmd)
 }
 
-func rewrap(ctx context.Context, c config, to string) error {
-	wrong := c.check(false)
-	from, err := c.masterKey()
-	wrong = withIssue(wrong, "--master-key-file", err)
-	if to == "" {
-		return withIssue(wrong, "--new-master-key-file", fault.New(fault.InvalidConfig, "--new-master-key-file is needed"))
+func newMasterKey(w *issues, path string) postgres.MasterKey {
+	if path == "" {
+		w.option("new-master-key-file", "needed")
+		return postgres.MasterKey{}
 	}
-	next, err := postgres.MasterKeySource{File: to}.Load()
-	if err := withIssue(wrong, "--new-master-key-file", err); err != nil {
-		return err
-	}
+	key, err := postgres.MasterKeySource{File: path}.Load()
+	w.refused("new-master-key-file", err)
+	return key
+}
+
+func rewrap(ctx context.Context, c config, from, next postgres.MasterKey) error {
 	pool, err := postgres.Open(ctx, c.postgres, postgres.Options{Name: "metald secrets"})
 	if err != nil {
 		return err

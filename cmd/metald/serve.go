@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/commands"
-	"github.com/better-compute/metal/domain/fault"
 )
 
 func serveCommand() *cobra.Command {
@@ -32,10 +30,13 @@ The first start makes the first administrator and prints its token, once, to sta
   METAL_POSTGRES=postgres://metal:…@db/metal metald serve --eventstore esdb://log.example:2113 --insecure-http --listen 127.0.0.1:8080`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fillOptions(cmd, os.LookupEnv); err != nil {
+			w := fillOptions(cmd, os.LookupEnv)
+			c.check(w, true)
+			master, token := c.masterKey(w), c.adminToken(w)
+			if err := w.err(); err != nil {
 				return err
 			}
-			return serve(cmd.Context(), c)
+			return unlessStopped(cmd.Context(), serve(cmd.Context(), c, master, token))
 		},
 	}
 	c.bindStores(cmd.Flags())
@@ -44,20 +45,7 @@ The first start makes the first administrator and prints its token, once, to sta
 	return describeOptions(cmd)
 }
 
-func serve(ctx context.Context, c config) error {
-	wrong := c.check(true)
-	master, err := c.masterKey()
-	if err := withIssue(wrong, "--master-key-file", err); err != nil {
-		return err
-	}
-	token := ""
-	if c.adminTokenFile != "" {
-		text, err := os.ReadFile(c.adminTokenFile)
-		if err != nil {
-			return fault.Wrap(err, fault.InvalidConfig, "the administrator's token can't be read")
-		}
-		token = strings.TrimSpace(string(text))
-	}
+func serve(ctx context.Context, c config, master postgres.MasterKey, token string) error {
 	logger := c.logger()
 	return run(ctx, c, master, token, logger, func(address string) {
 		logger.Info("serving", "address", address, "version", version())

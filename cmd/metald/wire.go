@@ -64,7 +64,7 @@ func openStores(ctx context.Context, c config, logger *slog.Logger) (_ *stores, 
 		return nil, fmt.Errorf("event tables: %w", err)
 	}
 	if c.eventstore != "" {
-		log, err := esdb.New(ctx, c.eventstore, registry, esdb.Options{Logger: logger})
+		log, err := openEventStore(ctx, c.eventstore, registry, logger)
 		if err != nil {
 			return nil, err
 		}
@@ -79,12 +79,30 @@ func openStores(ctx context.Context, c config, logger *slog.Logger) (_ *stores, 
 	return s, nil
 }
 
+// How long a start looks for the event store, and after which time it says that it is waiting.
+const (
+	eventStorePatience = 30 * time.Second
+	eventStoreSilence  = 2 * time.Second
+)
+
+// openEventStore connects to the cluster, telling whoever watches the log why nothing else happens meanwhile.
+func openEventStore(ctx context.Context, connection string, registry *event.Registry, logger *slog.Logger) (*esdb.Store, error) {
+	ctx, cancel := context.WithTimeout(ctx, eventStorePatience)
+	defer cancel()
+	waiting := time.AfterFunc(eventStoreSilence, func() {
+		logger.Warn("waiting for the event store of --eventstore to answer", "atMost", eventStorePatience)
+	})
+	defer waiting.Stop()
+	return esdb.New(ctx, connection, registry, esdb.Options{Logger: logger})
+}
+
 // plane is a control plane, wired.
 type plane struct {
 	stores   *stores
 	service  *commands.Service
 	runner   *projections.Runner
 	outcomes *postgres.Outcomes
+	secrets  *postgres.Secrets
 	bus      *bus.Bus
 	api      *httpapi.API
 	logger   *slog.Logger
@@ -101,7 +119,7 @@ func wire(c config, s *stores, secrets *postgres.Secrets, logger *slog.Logger) (
 	}
 	meters := metrics.New()
 	log := meters.Store(s.log)
-	p := &plane{stores: s, logger: logger, outcomes: postgres.NewOutcomes(s.pool, secrets)}
+	p := &plane{stores: s, logger: logger, secrets: secrets, outcomes: postgres.NewOutcomes(s.pool, secrets)}
 	p.service = commands.New(log, authorizer, secrets, time.Now)
 	if p.runner, err = projections.NewRunner(s.pool, log, readModels()...); err != nil {
 		return nil, err
