@@ -55,3 +55,15 @@ func (c counted) DensePositions() bool {
 	d, ok := c.Store.(interface{ DensePositions() bool })
 	return ok && d.DensePositions()
 }
+
+// ReadStored passes on to the log behind, where it tells apart what is stored and what is remembered.
+func (c counted) ReadStored(
+	ctx context.Context, after event.Position, limit int,
+) ([]event.Recorded, event.Position, error) {
+	if r, ok := c.Store.(interface {
+		ReadStored(context.Context, event.Position, int) ([]event.Recorded, event.Position, error)
+	}); ok {
+		return r.ReadStored(ctx, after, limit)
+	}
+	return c.Store.ReadAll(ctx, after, nil, limit)
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -25,11 +24,11 @@ func newAudit(a *app) *cobra.Command {
 	return cmd
 }
 
-const verifyLong = `Copies the whole log and takes every hash again itself, checks every stream's chain, and
-compares the result with the head
-that the control plane signs. With --expect it must also still hold what a head kept earlier vouches for, signed by
-the same
-key. With --log an export is checked, and no control plane is asked.
+const verifyLong = `Copies the whole log and takes every hash again itself, checks every stream's chain and that no
+position is missing (where positions rise by one), and compares the result with the head that the control plane signs.
+With --expect it must also still hold what a head kept earlier vouches for, signed by the same key: only that shows that
+the newest events were cut off or changed, by whoever can have a new head signed. With --log an export is checked
+against the head at its end, and no control plane is asked.
 
 It prints the streams, the events and the digest, and every difference with its stream and version; exit status 7
 says that
@@ -90,40 +89,15 @@ func newAuditExport(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "export FILE", Short: "Copy the whole log to a file", Args: cobra.ExactArgs(1),
 		Long: withExits(`Copies the whole log to a file that only you can read, byte for byte, one event on each line
-(NDJSON). It holds no secrets.
-Check it with audit verify --log. The file appears when it is whole. Needs compute:audit:read on the root tenant.`,
-			remoteExits),
+(NDJSON), and on the last line the signed head over all of them. It holds no secrets.
+Check it with audit verify --log. The file appears when it is whole. Where the log does not hold together, no head is
+signed: it is written without, with exit status 7. Needs compute:audit:read on the root tenant.`,
+			watchExits),
 		Example: "  metalctl audit export log.ndjson",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.exportLog(cmd.Context(), args[0])
 		},
 	}
-}
-
-func (a *app) exportLog(ctx context.Context, file string) error {
-	c, err := a.connect()
-	if err != nil {
-		return err
-	}
-	events := 0
-	err = writeWhole(file, func(w io.Writer) error {
-		lines := json.NewEncoder(w)
-		for e, err := range c.AuditLog(ctx, 0) {
-			if err != nil {
-				return err
-			}
-			if err := lines.Encode(e); err != nil {
-				return err
-			}
-			events++
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	a.say("%d events written to %s", events, file)
-	return nil
 }
 
 // readHead reads a head that was kept.

@@ -168,3 +168,22 @@ func TestSignedHeads(t *testing.T) {
 		}
 	}
 }
+
+// Positions that are missing are told of as ranges, also at the beginning.
+func TestMissingPositions(t *testing.T) {
+	whole := log(t, 12)
+	var told []string
+	v := newVerifier(func(where string, _ uint64, why string) {
+		if where == "the log" {
+			told = append(told, why)
+		}
+	})
+	left := slices.Delete(slices.Delete(slices.Clone(whole), 5, 8), 0, 1)
+	if err := v.run(each(left), nil); err != nil {
+		t.Fatal(err)
+	}
+	v.dense()
+	if want := []string{"position 1 is missing", "positions 6 to 8 are missing"}; !slices.Equal(told, want) {
+		t.Errorf("%q", told)
+	}
+}

@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/google/uuid"
@@ -25,6 +21,7 @@ type verifier struct {
 	heads    map[string]tip
 	events   uint64
 	position uint64
+	gaps     [][2]uint64 // positions that no event has, from and to
 	broken   func(stream string, version uint64, reason string)
 	bad      int
 }
@@ -70,9 +67,26 @@ func (v *verifier) add(e contract.AuditEvent) {
 	case e.Hash != hash.String():
 		v.difference(e.Stream, e.Version, "its hash is %s, not %s", hash, e.Hash)
 	}
+	if e.Position > v.position+1 && len(v.gaps) < mostGaps {
+		v.gaps = append(v.gaps, [2]uint64{v.position + 1, e.Position - 1})
+	}
 	v.heads[e.Stream] = tip{e.Version, hash}
 	v.events++
 	v.position = max(v.position, e.Position)
+}
+
+// mostGaps bounds what is remembered of missing positions: where the log is not dense, there is one before most events.
+const mostGaps = 1000
+
+// dense tells of every position that is missing from a log whose positions rise by one.
+func (v *verifier) dense() {
+	for _, gap := range v.gaps {
+		if gap[0] == gap[1] {
+			v.difference("the log", 0, "position %d is missing", gap[0])
+		} else {
+			v.difference("the log", 0, "positions %d to %d are missing", gap[0], gap[1])
+		}
+	}
 }
 
 // digest is one hash over the end of every stream, as the control plane takes it: SHA-256 over a line with the format's
@@ -98,7 +112,7 @@ func (v *verifier) against(name string, head contract.AuditHead) {
 }
 
 func (a *app) verifyLog(ctx context.Context, f verifyFlags) error {
-	var kept, signed *contract.AuditHead
+	var kept *contract.AuditHead
 	if f.expect != "" {
 		head, err := readHead(f.expect)
 		if err != nil {
@@ -109,18 +123,15 @@ func (a *app) verifyLog(ctx context.Context, f verifyFlags) error {
 		}
 		kept = &head
 	}
-	log, source, err := a.logToVerify(ctx, f.log)
-	if err != nil {
-		return err
-	}
-	if f.log == "" {
-		if signed, err = source(); err != nil {
-			return err
-		}
-	}
 	v := newVerifier(a.difference)
-	heads := map[string]*contract.AuditHead{"the kept head": kept, "the signed head": signed}
-	if err := v.run(log, heads); err != nil {
+	var signed *contract.AuditHead
+	var err error
+	if f.log != "" {
+		signed, err = v.export(f.log, kept)
+	} else {
+		signed, err = a.verifyLive(ctx, v, kept)
+	}
+	if err != nil {
 		return err
 	}
 	if kept != nil && signed != nil && !bytes.Equal(kept.PublicKey, signed.PublicKey) {
@@ -154,56 +165,6 @@ func (v *verifier) run(log iter.Seq2[contract.AuditEvent, error], heads map[stri
 	}
 	compare(v.position + 1)
 	return nil
-}
-
-// logToVerify is an export, or a control plane's log with what signs its head.
-func (a *app) logToVerify(ctx context.Context, file string) (
-	iter.Seq2[contract.AuditEvent, error], func() (*contract.AuditHead, error), error,
-) {
-	if file != "" {
-		return exported(file), nil, nil
-	}
-	c, err := a.connect()
-	if err != nil {
-		return nil, nil, err
-	}
-	return c.AuditLog(ctx, 0), func() (*contract.AuditHead, error) {
-		head, err := c.AuditHead(ctx)
-		if err == nil {
-			err = signedWell(head)
-		}
-		return &head, err
-	}, nil
-}
-
-// exported reads what audit export wrote.
-func exported(file string) iter.Seq2[contract.AuditEvent, error] {
-	return func(yield func(contract.AuditEvent, error) bool) {
-		in, err := os.Open(file)
-		if err != nil {
-			yield(contract.AuditEvent{}, usage("the export cannot be read: %s", err))
-			return
-		}
-		defer func() { _ = in.Close() }() // it was only read
-		lines := json.NewDecoder(bufio.NewReaderSize(in, 256<<10))
-		for {
-			var e contract.AuditEvent
-			err := lines.Decode(&e)
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			if err == nil && (e.ID == "" || e.Stream == "") {
-				err = errors.New("a line is no event")
-			}
-			if err != nil {
-				yield(e, usage("%s is not an export: %s", file, err))
-				return
-			}
-			if !yield(e, nil) {
-				return
-			}
-		}
-	}
 }
 
 func (a *app) verified(v *verifier) error {

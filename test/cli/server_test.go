@@ -28,6 +28,7 @@ var rootTenant = tenant.Root.String()
 // server is a metald over a database of its own.
 type server struct {
 	url, tokenFile string
+	dsn            string // of its database
 	out            *output
 }
 
@@ -38,9 +39,9 @@ func serve(t *testing.T, programs string) *server {
 	if err := os.WriteFile(tokenFile, []byte(plantedToken), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{tokenFile: tokenFile, out: newOutput()}
+	s := &server{tokenFile: tokenFile, dsn: pgtest.DSN(t), out: newOutput()}
 	cmd := exec.Command(filepath.Join(programs, "metald"), "serve", "--insecure-http", "--listen", "127.0.0.1:0",
-		"--admin-token-file", tokenFile, "--postgres", pgtest.DSN(t))
+		"--admin-token-file", tokenFile, "--postgres", s.dsn)
 	cmd.Env = append(os.Environ(), "METAL_MASTER_KEY="+plantedKey)
 	cmd.Stdout, cmd.Stderr = s.out, s.out
 	if err := cmd.Start(); err != nil {

@@ -33,10 +33,23 @@ func (c *Client) AuditHead(ctx context.Context, o ...Option) (contract.AuditHead
 // AuditLog gives every stored event after a position byte for byte, in the order of positions, up to the end of the log
 // as it was when it was asked for. A connection that breaks off is resumed after the last event. An error ends it.
 func (c *Client) AuditLog(ctx context.Context, after uint64, o ...Option) iter.Seq2[contract.AuditEvent, error] {
+	return c.AuditLogUntil(ctx, after, &LogEnd{}, o...)
+}
+
+// LogEnd is what the control plane says of the log that it gives.
+type LogEnd struct {
+	Position uint64 // of the newest event
+	Dense    bool   // positions rise by one: a gap is a removed event
+}
+
+// AuditLogUntil is AuditLog that also fills end in, before the first event.
+func (c *Client) AuditLogUntil(
+	ctx context.Context, after uint64, end *LogEnd, o ...Option,
+) iter.Seq2[contract.AuditEvent, error] {
 	return func(yield func(contract.AuditEvent, error) bool) {
 		for failures := 0; ; {
 			progress := false
-			err := c.auditOnce(ctx, after, o, func(e contract.AuditEvent) bool {
+			err := c.auditOnce(ctx, after, end, o, func(e contract.AuditEvent) bool {
 				after, progress = e.Position, true
 				return yield(e, nil)
 			})
@@ -56,13 +69,19 @@ func (c *Client) AuditLog(ctx context.Context, after uint64, o ...Option) iter.S
 }
 
 // auditOnce reads the log over one connection.
-func (c *Client) auditOnce(ctx context.Context, after uint64, o []Option, take func(contract.AuditEvent) bool) error {
+func (c *Client) auditOnce(
+	ctx context.Context, after uint64, end *LogEnd, o []Option, take func(contract.AuditEvent) bool,
+) error {
 	q := url.Values{"after": {strconv.FormatUint(after, 10)}}
 	res, err := c.open(ctx, opAuditLog, nil, q, append([]Option{acceptLines}, o...))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = res.Body.Close() }() // a stream is over when it is left
+	end.Dense = res.Header.Get(contract.HeaderDense) == "true"
+	if until, err := strconv.ParseUint(res.Header.Get(contract.HeaderPosition), 10, 64); err == nil {
+		end.Position = max(end.Position, until)
+	}
 	d := json.NewDecoder(bufio.NewReaderSize(res.Body, 256<<10))
 	for {
 		var e contract.AuditEvent

@@ -91,7 +91,10 @@ var calls = map[string]func(context.Context, *Client){
 	"Unbind":      func(ctx context.Context, c *Client) { _, _ = c.Unbind(ctx, "1", "2", every...) },
 	"AuditHead":   func(ctx context.Context, c *Client) { _, _ = c.AuditHead(ctx, every...) },
 	"AuditLog":    func(ctx context.Context, c *Client) { take(c.AuditLog(ctx, 7, every...)) },
-	"Doctor":      func(ctx context.Context, c *Client) { take(c.Doctor(ctx, every...)) },
+	"AuditLogUntil": func(ctx context.Context, c *Client) {
+		take(c.AuditLogUntil(ctx, 7, &LogEnd{}, every...))
+	},
+	"Doctor": func(ctx context.Context, c *Client) { take(c.Doctor(ctx, every...)) },
 	"Follow": func(ctx context.Context, c *Client) {
 		after := uint64(7)
 		take(c.Follow(ctx, Feed{After: &after, Tenant: "t", Subject: "s", Types: []string{"a", "b"}}, every...))
