@@ -16,8 +16,12 @@ import (
 	"github.com/better-compute/metal/domain/fault"
 )
 
-// lockPatience is how long a start waits for a holder of the lock that was killed and is not quite gone.
-const lockPatience = 5 * time.Second
+// How long a start waits for the lock: a holder that was killed may take a moment to be seen dead, and longer until the
+// kernel has given its lock back.
+const (
+	livingPatience = 2 * time.Second
+	deadPatience   = 10 * time.Second
+)
 
 // lockFile takes the lock of a data directory for this process. The kernel gives it back when the process ends,
 // however it ends.
@@ -28,18 +32,9 @@ func lockFile(ctx context.Context, dataDir string) (*os.File, error) {
 		return nil, fault.New(fault.InvalidConfig, "the lock of the data directory cannot be opened: %v", err).
 			WithRemedy("run as the owner of the file, or use another data directory")
 	}
-	for deadline := time.Now().Add(lockPatience); ; {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			break
-		}
-		holder := holderOf(path)
-		if errors.Is(err, syscall.EWOULDBLOCK) && !alive(ctx, holder) && time.Now().Before(deadline) && ctx.Err() == nil {
-			pause(ctx)
-			continue
-		}
+	if err := takeLock(ctx, file); err != nil {
 		_ = file.Close()
-		return nil, fault.New(fault.InvalidConfig, "process %d runs PostgreSQL on %s already", holder, dataDir).
+		return nil, fault.New(fault.InvalidConfig, "process %d runs PostgreSQL on %s already", holderOf(path), dataDir).
 			WithRemedy("stop it, or use another data directory")
 	}
 	if err := errors.Join(file.Truncate(0), writeAt(file, fmt.Sprintf("%d\n", os.Getpid()))); err != nil {
@@ -47,6 +42,23 @@ func lockFile(ctx context.Context, dataDir string) (*os.File, error) {
 		return nil, fault.New(fault.InvalidConfig, "the lock of the data directory cannot be written: %v", err)
 	}
 	return file, nil
+}
+
+// takeLock waits for a holder that is going away, not for one that stays.
+func takeLock(ctx context.Context, file *os.File) error {
+	for began := time.Now(); ; pause(ctx) {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		patience := deadPatience
+		if alive(ctx, holderOf(file.Name())) {
+			patience = livingPatience
+		}
+		if time.Since(began) > patience {
+			return err
+		}
+	}
 }
 
 // holderOf is the process that wrote the lock file; 0: it is not known.
