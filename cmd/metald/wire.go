@@ -81,7 +81,7 @@ func openStores(ctx context.Context, c config, logger *slog.Logger) (_ *stores, 
 
 // How long a start looks for the event store, and after which time it says that it is waiting.
 const (
-	eventStorePatience = 30 * time.Second
+	eventStorePatience = 15 * time.Second
 	eventStoreSilence  = 2 * time.Second
 )
 
