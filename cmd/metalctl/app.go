@@ -22,6 +22,8 @@ type app struct {
 
 	inTerminal, outTerminal bool
 
+	tokenless bool // no token was given
+
 	started bool // a command runs: an error before that is one of usage
 }
 
@@ -55,6 +57,7 @@ func (a *app) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.tokenless = token == ""
 	return client.New(client.Options{URL: to.URL, Token: token, TLS: to.tls(), UserAgent: "metalctl/" + version()})
 }
 

@@ -155,13 +155,22 @@ func (a *app) explainError(err error) {
 	for _, i := range f.Issues {
 		a.say("  %s: %s", i.Path, i.Message)
 	}
-	if f.Remedy != "" {
-		a.say("what to do: %s", f.Remedy)
+	if remedy := a.remedy(f); remedy != "" {
+		a.say("what to do: %s", remedy)
 	}
 	var p *client.Problem
 	if errors.As(err, &p) && p.RequestID != "" {
 		a.say("request: %s", p.RequestID)
 	}
+}
+
+// remedy is the control plane's, but where this program knows better what is missing.
+func (a *app) remedy(f *fault.Error) string {
+	if f.Code == fault.Unauthenticated && a.tokenless {
+		return "give a token: --token-file or METAL_TOKEN_FILE names a file that holds it, METAL_TOKEN is the token itself, " +
+			"and `metalctl context add` remembers it"
+	}
+	return f.Remedy
 }
 
 // flagError makes a bad flag a usage error that says where help is.

@@ -29,6 +29,8 @@ var nodeKind = kind[contract.Node]{
 		{name: "PROFILE", wide: true, of: profile},
 		{name: "WORKFLOW", wide: true, of: func(n contract.Node) string { return n.Workflow }},
 		{name: "FAILED-FROM", wide: true, of: func(n contract.Node) string { return n.FailedFrom }},
+		{name: "MAINTENANCE-REASON", wide: true, of: func(n contract.Node) string { return n.MaintenanceReason }},
+		{name: "CORDON-REASON", wide: true, of: func(n contract.Node) string { return n.CordonReason }},
 		{name: "ERROR", wide: true, of: lastError},
 		{name: "WIPE", wide: true, of: wipe},
 		{name: "VERSION", wide: true, of: func(n contract.Node) string { return strconv.FormatUint(n.Version, 10) }},

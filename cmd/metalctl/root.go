@@ -1,10 +1,6 @@
 package main
 
-import (
-	"errors"
-
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 // The groups of the help.
 const (
@@ -94,31 +90,6 @@ func oneOf(s string, of []string) bool {
 // words completes a flag or an argument with a fixed list.
 func words(list ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
-}
-
-// refuseUnknown makes every wrong use of a command a usage error, and a command of commands refuse what it does not
-// know.
-func (a *app) refuseUnknown(c *cobra.Command) {
-	for _, sub := range c.Commands() {
-		a.refuseUnknown(sub)
-	}
-	if c.HasParent() && c.HasSubCommands() && c.RunE == nil {
-		c.Args, c.RunE = cobra.ArbitraryArgs, commandNeeded
-	}
-	if run := c.RunE; run != nil {
-		c.RunE = func(cmd *cobra.Command, given []string) error {
-			a.started = true
-			return run(cmd, given)
-		}
-	}
-}
-
-// commandNeeded is what a command of commands does by itself.
-func commandNeeded(cmd *cobra.Command, given []string) error {
-	if len(given) > 0 {
-		return usage("there is no command %q\nsee `%s --help`", cmd.CommandPath()+" "+given[0], cmd.CommandPath())
-	}
-	return errors.Join(cmd.Help(), usage("a command is needed: %s COMMAND", cmd.CommandPath()))
 }
 
 func allExits() []exitCode {

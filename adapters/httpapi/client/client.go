@@ -97,6 +97,10 @@ func parseBase(text string) (*url.URL, error) {
 }
 
 func (c *Client) unreachable(err error) error {
+	if certificate(err) {
+		return fault.Wrap(err, fault.Unavailable, "the control plane at %s is not trusted: %s", c.base, plainCause(err)).
+			WithRemedy("name the PEM certificates of the authority that signed its own: --ca-file or METAL_CA_FILE")
+	}
 	return fault.Wrap(err, fault.Unavailable, "the control plane at %s cannot be reached: %s", c.base, plainCause(err)).
 		WithRemedy("check the address and the network, then run the same again")
 }
