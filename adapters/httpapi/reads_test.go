@@ -223,6 +223,14 @@ func (d downLog) Head(ctx context.Context) (event.Position, error) {
 	return d.Store.Head(ctx)
 }
 
+func (d downLog) Append(ctx context.Context, s event.Stream, expect event.Version, meta event.Meta, events ...event.Event,
+) (event.Position, error) {
+	if d.down.Load() {
+		return 0, event.ErrUnavailable
+	}
+	return d.Store.Append(ctx, s, expect, meta, events...)
+}
+
 func (d downLog) Read(ctx context.Context, s event.Stream, after event.Version) ([]event.Recorded, error) {
 	if d.down.Load() {
 		return nil, event.ErrUnavailable
