@@ -6,6 +6,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,6 +36,8 @@ type Config struct {
 	Projections []string // that must not stand still for /readyz to be happy
 	Outcomes    Outcomes
 	Signer      Signer // nil: the head of the log is not offered
+	// SecretsReady tells whether credentials can be kept, for /readyz; nil: it is not asked.
+	SecretsReady func(context.Context) error
 	Clock       commands.Clock
 	Logger      *slog.Logger
 	Version     string       // of the program
@@ -54,6 +57,7 @@ type API struct {
 	projections []string
 	outcomes    Outcomes
 	signer      Signer
+	secrets     func(context.Context) error
 	clock       commands.Clock
 	log         *slog.Logger
 	version     string
@@ -79,7 +83,7 @@ func New(cfg Config) (*API, error) {
 	}
 	a := &API{
 		service: cfg.Service, authorizer: cfg.Authorizer, store: cfg.Log, db: cfg.DB, waiter: cfg.Waiter,
-		projections: cfg.Projections, outcomes: cfg.Outcomes, signer: cfg.Signer, clock: cfg.Clock, log: cfg.Logger,
+		projections: cfg.Projections, outcomes: cfg.Outcomes, signer: cfg.Signer, secrets: cfg.SecretsReady, clock: cfg.Clock, log: cfg.Logger,
 		version: cfg.Version, observer: cfg.Observer, requestKey: cfg.RequestKey,
 		tokens:    newTokens(cfg.DB, cfg.Clock),
 		attempts:  newLimiter(attemptBurst, attemptRefill, mostAddresses),

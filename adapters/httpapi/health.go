@@ -38,7 +38,7 @@ func (a *API) well(w http.ResponseWriter) {
 // readyPatience bounds one look at whether the process can serve.
 const readyPatience = 2 * time.Second
 
-// ready reports whether the log answers and no read model stands still.
+// ready reports whether the log answers, credentials can be kept, and no read model stands still.
 func (a *API) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyPatience)
 	defer cancel()
@@ -49,6 +49,9 @@ func (a *API) ready(ctx context.Context) error {
 	if _, running := a.hub.position(); !running {
 		return fault.New(fault.Unavailable, "the feed of events is not running")
 	}
+	if err := a.secretsReady(ctx); err != nil {
+		return err
+	}
 	for _, name := range a.projections {
 		if a.stopped(ctx, name, head) {
 			return fault.New(fault.Unavailable, "the read model %s stands still", name).
@@ -56,6 +59,13 @@ func (a *API) ready(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (a *API) secretsReady(ctx context.Context) error {
+	if a.secrets == nil {
+		return nil
+	}
+	return a.secrets(ctx)
 }
 
 // stopped reports whether a read model stands still before a position. It does not wait for one that is merely behind.

@@ -139,7 +139,7 @@ func wire(c config, s *stores, secrets *postgres.Secrets, logger *slog.Logger) (
 	seen := &observer{meters: meters}
 	p.api, err = httpapi.New(httpapi.Config{
 		Service: p.service, Authorizer: authorizer, Log: log, DB: s.pool, Waiter: p.runner, Projections: p.runner.Names(),
-		Outcomes: outcomes{p.outcomes}, Signer: secrets, Clock: time.Now, Logger: logger, Version: version(),
+		Outcomes: outcomes{p.outcomes}, Signer: secrets, SecretsReady: secrets.Check, Clock: time.Now, Logger: logger, Version: version(),
 		Metrics: meters.Handler(), Observer: seen, RequestKey: secrets.RequestKey(),
 	})
 	meters.Watch(metrics.Sources{Head: log.Head, Projections: positions, Subscribers: seen.following, Findings: p.findings})
