@@ -38,11 +38,11 @@ type Config struct {
 	Signer      Signer // nil: the head of the log is not offered
 	// SecretsReady tells whether credentials can be kept, for /readyz; nil: it is not asked.
 	SecretsReady func(context.Context) error
-	Clock       commands.Clock
-	Logger      *slog.Logger
-	Version     string       // of the program
-	Metrics     http.Handler // of /metrics; nil: none
-	Observer    Observer     // nil: nobody
+	Clock        commands.Clock
+	Logger       *slog.Logger
+	Version      string       // of the program
+	Metrics      http.Handler // of /metrics; nil: none
+	Observer     Observer     // nil: nobody
 	// RequestKey keys the hashes of requests that are kept for idempotency: at least 16 bytes, the same in every replica.
 	RequestKey []byte
 }
