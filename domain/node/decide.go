@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/better-compute/metal/domain/event"
@@ -199,6 +200,9 @@ func abandon(s State, c Abandon) ([]Event, error) {
 func checkReason(reason string) error {
 	if utf8.RuneCountInString(reason) > MaxReason {
 		return fault.Invalid(fault.Issue{Path: "body.reason", Message: fmt.Sprintf("at most %d characters", MaxReason)})
+	}
+	if strings.ContainsFunc(reason, unicode.IsControl) {
+		return fault.Invalid(fault.Issue{Path: "body.reason", Message: "no control characters"})
 	}
 	return nil
 }
