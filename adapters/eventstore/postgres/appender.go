@@ -21,7 +21,8 @@ const (
 	closePatience = 5 * time.Second
 )
 
-// appender is the one goroutine of the process that writes the log.
+// appender writes the log: on one goroutine of its own, which gathers what callers ask at once, or on that of a caller who
+// is alone. One of them writes at a time.
 type appender struct {
 	config    *pgx.ConnConfig
 	queue     *queue
@@ -31,8 +32,9 @@ type appender struct {
 	end   context.CancelFunc
 	ended sync.WaitGroup
 
-	conn   *pgx.Conn
-	delays *backoff.ExponentialBackOff
+	writing sync.Mutex // held by whoever writes: it guards what is below
+	conn    *pgx.Conn
+	delays  *backoff.ExponentialBackOff
 }
 
 func startAppender(
@@ -43,12 +45,28 @@ func startAppender(
 	ctx, end := context.WithCancel(context.Background())
 	a := &appender{config: config.Copy(), queue: q, committed: committed, lost: lost, end: end, delays: delays}
 	a.ended.Go(func() {
-		defer a.disconnect()
-		for batch := q.next(); batch != nil; batch = q.next() {
-			a.commit(ctx, batch)
+		for range q.ready {
+			if !a.turn(ctx) {
+				return
+			}
 		}
 	})
 	return a
+}
+
+// turn appends the batch that is due, and tells whether there may be another. The last turn ends the connection.
+func (a *appender) turn(ctx context.Context) (more bool) {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	batch, ended := a.queue.take()
+	if len(batch) > 0 {
+		a.commit(ctx, batch)
+		return true
+	}
+	if ended {
+		a.disconnect()
+	}
+	return !ended
 }
 
 // close lets the appends finish that have been taken in, and gives up on them after a while.
@@ -70,7 +88,9 @@ func (a *appender) commit(ctx context.Context, batch []*pending) {
 			if len(batch) == 0 {
 				return
 			}
-			err = a.try(batch)
+			if err = a.patience(); err == nil {
+				err = a.try(batch)
+			}
 		}
 		switch {
 		case err == nil:

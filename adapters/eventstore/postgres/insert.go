@@ -127,12 +127,14 @@ type judgement struct {
 	found  *event.Position
 }
 
-// send runs the transaction. Its patience is the connection's deadline and not a context, whose watching would cost
-// two wake-ups of a thread for each transaction.
+// patience bounds the next transaction by the connection's deadline and not by a context, whose watching would cost two
+// wake-ups of a thread for each transaction.
+func (a *appender) patience() error {
+	return a.conn.PgConn().Conn().SetDeadline(time.Now().Add(sendTimeout))
+}
+
+// send runs the transaction.
 func (a *appender) send(batch []*pending) ([]judgement, error) {
-	if err := a.conn.PgConn().Conn().SetDeadline(time.Now().Add(sendTimeout)); err != nil {
-		return nil, err
-	}
 	statements := &pgx.Batch{}
 	statements.Queue(lockSQL, int64(appendLock))
 	if len(batch) == 1 {

@@ -74,10 +74,12 @@ func newQueue(o Options) *queue {
 
 var errClosed = errors.New("the store is closed")
 
-// append hands p to the appender and waits for its outcome, or for the end of the caller's context.
-func (q *queue) append(ctx context.Context, p *pending) (position event.Position, added bool, err error) {
-	if !q.put(p) {
-		return 0, false, unavailable(ctx, errClosed)
+// await waits for the outcome of an append, or for the end of its caller's context.
+func await(ctx context.Context, p *pending) (position event.Position, added bool, err error) {
+	select {
+	case o := <-p.done: // also where the context has ended meanwhile
+		return o.position, o.err == nil, o.err
+	default:
 	}
 	select {
 	case o := <-p.done:
@@ -88,6 +90,26 @@ func (q *queue) append(ctx context.Context, p *pending) (position event.Position
 		}
 		return 0, false, fmt.Errorf("%w: %w", event.ErrUnknownOutcome, ctx.Err())
 	}
+}
+
+// idle tells that nothing waits.
+func (q *queue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.closed && len(q.entries) == 0
+}
+
+// again puts an append first whose attempt failed. On a closed queue it fails for good.
+func (q *queue) again(p *pending) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		p.lost = true
+		p.fail(errClosed)
+		return
+	}
+	q.entries = append([]*pending{p}, q.entries...)
+	q.wake()
 }
 
 func (q *queue) put(p *pending) bool {
@@ -115,21 +137,8 @@ func (q *queue) close() {
 	q.wake()
 }
 
-// next waits for appends and takes a batch of them: the oldest first, as many as the bounds allow, and of each stream
-// one, because the second could only be judged after the first. Nil when the queue is closed and empty.
-func (q *queue) next() []*pending {
-	for range q.ready {
-		batch, ended := q.take()
-		if len(batch) > 0 {
-			return batch
-		}
-		if ended {
-			break
-		}
-	}
-	return nil
-}
-
+// take gives a batch of what waits: the oldest first, as many as the bounds allow, and of each stream one, because the
+// second could only be judged after the first. ended tells that nothing waits and nothing will.
 func (q *queue) take() (batch []*pending, ended bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -112,7 +112,11 @@ func (s *Store) Append(
 	if err != nil {
 		return 0, err
 	}
-	position, added, err := s.queue.append(ctx, newPending(stream, expect, wires))
+	p := newPending(stream, expect, wires)
+	if !s.appender.lead(ctx, p) && !s.queue.put(p) {
+		return 0, unavailable(ctx, errClosed)
+	}
+	position, added, err := await(ctx, p)
 	if added {
 		s.tips.put(stream, expect+event.Version(len(wires)), tip)
 	}
