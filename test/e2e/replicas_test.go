@@ -23,6 +23,8 @@ import (
 	"github.com/better-compute/metal/test/pgtest"
 )
 
+const replicaKey = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
 const replicaToken = "0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // twoReplicas run over one database.
@@ -31,7 +33,7 @@ func twoReplicas(t *testing.T) (a, b *client.Client, dsn string) {
 	dsn = pgtest.DSN(t)
 	dir := t.TempDir()
 	key, token := filepath.Join(dir, "key"), filepath.Join(dir, "token")
-	for path, text := range map[string]string{key: "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", token: replicaToken} {
+	for path, text := range map[string]string{key: replicaKey, token: replicaToken} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
