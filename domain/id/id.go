@@ -21,6 +21,9 @@ type (
 	principalPrefix    struct{}
 	bindingPrefix      struct{}
 	tokenPrefix        struct{}
+	agentPrefix        struct{}
+	joinTokenPrefix    struct{}
+	imagePrefix        struct{}
 )
 
 // Prefix is what precedes the underscore in a node's id.
@@ -50,6 +53,15 @@ func (bindingPrefix) Prefix() string { return "bnd" }
 // Prefix is what precedes the underscore in an access token's id.
 func (tokenPrefix) Prefix() string { return "tok" }
 
+// Prefix is what precedes the underscore in an agent's id.
+func (agentPrefix) Prefix() string { return "agt" }
+
+// Prefix is what precedes the underscore in a join token's id.
+func (joinTokenPrefix) Prefix() string { return "jtk" }
+
+// Prefix is what precedes the underscore in an image's id.
+func (imagePrefix) Prefix() string { return "img" }
+
 type (
 	// Node identifies a machine.
 	Node struct{ typeid.TypeID[nodePrefix] }
@@ -71,6 +83,12 @@ type (
 	Binding struct{ typeid.TypeID[bindingPrefix] }
 	// Token identifies one bearer token of a principal. It is not the token.
 	Token struct{ typeid.TypeID[tokenPrefix] }
+	// Agent identifies one agent: the agents of one node, in the ramdisk and in the installed OS, are one.
+	Agent struct{ typeid.TypeID[agentPrefix] }
+	// JoinToken identifies one token with which an agent joins. It is not the token.
+	JoinToken struct{ typeid.TypeID[joinTokenPrefix] }
+	// Image identifies one version of an image.
+	Image struct{ typeid.TypeID[imagePrefix] }
 )
 
 // Kind is any of the id types of this package.

@@ -1,0 +1,42 @@
+// Package disk wipes disks and reads them back, and writes images to them. It works on Device: the block devices of a Linux
+// machine, or a simulated one whose bytes are in memory.
+package disk
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/better-compute/metal/domain/node"
+)
+
+// ErrUnsupported says that a device can't do what was asked; nothing was changed.
+var ErrUnsupported = errors.New("the device does not support this")
+
+// Info is what is known about a device.
+type Info struct {
+	node.Disk
+	Rotational bool
+	ReadOnly   bool
+	Removable  bool   // such as a USB stick: reported, never wiped
+	AgentMedia bool   // the agent itself runs from it: reported, never wiped
+	Transport  string // nvme, sata, sas, usb, virtio
+}
+
+// Progress is told how much of a long piece of work is done, from 0 to 100.
+type Progress func(percent float64, message string)
+
+// Device is one disk.
+type Device interface {
+	Info() Info
+	io.ReaderAt
+	io.WriterAt
+	// Sync returns once what was written is on the medium.
+	Sync(ctx context.Context) error
+	// Discard gives blocks back; zeroes tells whether the device then reads them as zeroes. ErrUnsupported.
+	Discard(ctx context.Context, offset, length int64) (zeroes bool, err error)
+	// SecureErase erases all user data by the device's own means (ATA security erase, NVMe format). ErrUnsupported.
+	SecureErase(ctx context.Context, progress Progress) error
+	// CryptoErase throws the device's encryption key away (NVMe format or sanitize). ErrUnsupported.
+	CryptoErase(ctx context.Context, progress Progress) error
+}
