@@ -1,0 +1,128 @@
+package steps
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/node"
+)
+
+// Ports is what steps reach the world through. One that a program left out is nil; a step that needs it fails with
+// INVALID_CONFIG.
+type Ports struct {
+	Commands AgentCommands
+	Tokens   Tokens
+	Secrets  Secrets
+	Images   Images
+	Agents   Agents
+	Nodes    Nodes
+	Config   Config
+}
+
+// Config is what the installation is set to.
+type Config struct {
+	GatewayURL string // that installed agents join through
+	CASHA256   string // of the control plane's CA
+	Kernel     string // URL or cache name of the ramdisk's kernel
+	Initrd     string
+	KernelArgs []string
+	TokenTTL   time.Duration // of provisioned tokens; zero: 2 hours
+	Templates  map[string]Template
+	AgentURL   string // where the installed OS finds the agent; may be empty
+	AgentSHA   string
+}
+
+// Template renders user data.
+type Template interface {
+	Render(v Variables) ([]byte, error)
+}
+
+// Variables is what a template may use. JoinToken is a secret.
+type Variables struct {
+	NodeID, Hostname, JoinToken, GatewayURL, CASHA256, AgentURL, AgentSHA256 string
+}
+
+// AgentCommands sends agent commands. Request finds the one of the same key before it makes one.
+type AgentCommands interface {
+	Request(ctx context.Context, r agentcommand.Requested) (agentcommand.State, error)
+}
+
+// Awaited is a settled agent command.
+type Awaited struct {
+	AgentCommand id.AgentCommand           `json:"agentCommandId"`
+	Result       json.RawMessage           `json:"result,omitempty"`
+	Attested     bool                      `json:"attested"`
+	BootID       string                    `json:"bootId,omitempty"`
+	Attestation  *agentcommand.Attestation `json:"-"`
+}
+
+// JoinToken is a wanted join token.
+type JoinToken struct {
+	Key      string // the same key gives the same token
+	Role     string // discovery or provisioned
+	Node     node.State
+	Workflow id.Workflow
+	MACs     []string // expected; any of them
+	UUID     string   // expected, where known
+	Serial   string
+	TTL      time.Duration
+}
+
+// Tokens mints single-use join tokens.
+type Tokens interface {
+	Mint(ctx context.Context, t JoinToken) (tokenID id.JoinToken, token string, err error)
+}
+
+// Secrets keeps values out of events. The same key again replaces the value.
+type Secrets interface {
+	Put(ctx context.Context, key string, value []byte) (ref node.SecretRef, err error)
+}
+
+// Image is a resolved image.
+type Image struct {
+	ID        id.Image
+	Name      string // name@version
+	URL       string
+	Digest    string
+	Format    string
+	Bytes     int64
+	Signature []byte
+	Signer    string // PEM of the public key that verified it
+}
+
+// Images finds images: the tenant's own, then public ones.
+type Images interface {
+	Resolve(ctx context.Context, tenant id.Tenant, ref string) (Image, error)
+}
+
+// Agents tells which agents there are.
+type Agents interface {
+	// OfNode is the newest session of the node's agent; a zero one where none ever was.
+	OfNode(ctx context.Context, n id.Node) (Session, error)
+	// SiteConnected reports whether an agent of the site was heard of lately.
+	SiteConnected(ctx context.Context, s id.Site) (bool, error)
+	// Revoke takes every certificate of the node's agents.
+	Revoke(ctx context.Context, n id.Node, reason string) error
+}
+
+// Session is what is known of a node's agent.
+type Session struct {
+	Agent     id.Agent
+	Role      agentcommand.Role
+	BootID    string
+	OpenedAt  time.Time
+	Connected bool // heard of lately
+}
+
+// Nodes stores what steps found out about the machine.
+type Nodes interface {
+	RecordHardware(ctx context.Context, n id.Node, from node.Source, h node.Hardware) error
+	AttestWipe(ctx context.Context, n id.Node, w node.Wipe) error
+	ObservePower(ctx context.Context, n id.Node, p node.Power) error
+	// LearnBMC keeps what a driver found out about the controller. A fingerprint that contradicts the pinned one is an
+	// error: the node is held.
+	LearnBMC(ctx context.Context, n id.Node, fingerprint string, quirks json.RawMessage, system string) error
+}
