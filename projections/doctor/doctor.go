@@ -1,5 +1,5 @@
-// Package doctor finds what needs a person: machines that failed or stand still, read models that stopped or lag,
-// claims that nobody will ever release.
+// Package doctor finds what needs a person: machines and workflows that failed or stand still, read models that
+// stopped or lag, claims that nobody will ever release.
 package doctor
 
 import (
@@ -11,6 +11,7 @@ import (
 	"github.com/better-compute/metal/domain/claim"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/workflow"
 	"github.com/better-compute/metal/projections"
 )
 
@@ -20,8 +21,9 @@ const Name = "doctor"
 // New is the projection.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 1, Pace: 500 * time.Millisecond, Consumes: projections.Types(node.Events, claim.Events),
-		Tables: []string{"doctor_nodes", "doctor_claims"}, Apply: apply,
+		Name: Name, Version: 2, Pace: 500 * time.Millisecond,
+		Consumes: projections.Types(node.Events, claim.Events, workflow.Events),
+		Tables:   []string{"doctor_nodes", "doctor_claims", "doctor_workflows"}, Apply: apply,
 	}
 }
 
@@ -59,13 +61,20 @@ type claimRow struct {
 }
 
 func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
-	var touched []string
+	var touched, run []string
 	for _, e := range batch {
 		if e.Stream.Category() == node.Category {
 			touched = append(touched, e.Stream.ID())
 		}
+		if known, ok := e.Event.(workflow.Event); ok {
+			touched, run = append(touched, workflow.About(known).Node.String()), append(run, e.Stream.ID())
+		}
 	}
 	machines, err := nodes.Load(ctx, tx, touched)
+	if err != nil {
+		return err
+	}
+	active, err := workflows.Load(ctx, tx, run)
 	if err != nil {
 		return err
 	}
@@ -81,12 +90,25 @@ func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
 			held[string(e.Stream)] = nil
 		case node.Event:
 			machines[e.Stream.ID()] = machines[e.Stream.ID()].with(e, known)
+		case workflow.Event:
+			active[e.Stream.ID()] = active[e.Stream.ID()].with(e, known)
+			machines[workflow.About(known).Node.String()].moves(e)
 		}
+	}
+	if err := workflows.Save(ctx, tx, active); err != nil {
+		return err
 	}
 	if err := nodes.Save(ctx, tx, machines); err != nil {
 		return err
 	}
 	return claims.Save(ctx, tx, held)
+}
+
+// moves notes that the machine's workflow does something.
+func (r *nodeRow) moves(e event.Recorded) {
+	if r != nil && e.Position > r.LastPosition {
+		r.LastAt, r.LastPosition = e.At, e.Position
+	}
 }
 
 // with is the row after an event; r is nil before the first. An event that the row holds already changes nothing.

@@ -19,6 +19,7 @@ const (
 	Critical Severity = "critical" // the control plane itself stands still
 	Error    Severity = "error"    // a machine needs a decision
 	Warning  Severity = "warning"  // look when there is time
+	Info     Severity = "info"     // nothing to do; good to know
 )
 
 // Code names a kind of finding.
@@ -28,6 +29,8 @@ type Code string
 const (
 	MetalFailed       Code = "metal-failed"
 	MetalStalled      Code = "metal-stalled"
+	WorkflowsStuck    Code = "workflows-stuck"
+	WorkflowsFailed   Code = "workflows-failed"
 	ProjectionStopped Code = "projection-stopped"
 	ProjectionLagging Code = "projection-lagging"
 	ClaimsOrphaned    Code = "orphaned-claims"
@@ -47,6 +50,10 @@ var Codes = []CodeInfo{
 		"read the error, then `metalctl recover`, retry the workflow, `retire`, or `abandon` a machine that is gone"},
 	{MetalStalled, Warning, "nothing has happened to a machine in a state that should move on by itself",
 		"look at its workflow and its site agent; `metalctl abort` stops a running workflow"},
+	{WorkflowsStuck, Warning, "a step is more than 5 minutes past its deadline: nobody is running its workflow",
+		"look whether a replica of metald runs and what its log says about wake-ups; it goes on by itself once one looks"},
+	{WorkflowsFailed, Info, "a workflow failed within the last day",
+		"read its error with `metalctl workflow get`; `metalctl workflow retry` runs it again from the step that failed"},
 	{ProjectionStopped, Critical, "a read model can't apply an event; what it shows is older than the log",
 		"run a program that can apply the event at the position named; it goes on by itself, and no event is skipped"},
 	{ProjectionLagging, Warning, "a read model is behind the log",
@@ -96,12 +103,12 @@ const (
 // maxFindings is the most of one code.
 const maxFindings = 1000
 
-// Findings lists what is wrong, read models first, then machines and claims, each the longest lasting first; at most
+// Findings lists what is wrong, read models first, then machines, workflows and claims, each the longest lasting first; at most
 // 1,000 of one code.
 func Findings(ctx context.Context, db projections.DB, in Input) ([]Finding, error) {
 	in = in.complete()
 	found := in.projections()
-	for _, find := range []func(context.Context, projections.DB, Input) ([]Finding, error){failed, stalled, orphaned} {
+	for _, find := range []func(context.Context, projections.DB, Input) ([]Finding, error){failed, stalled, stuck, failedWorkflows, orphaned} {
 		some, err := find(ctx, db, in)
 		if err != nil {
 			return nil, err
