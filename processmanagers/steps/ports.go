@@ -45,8 +45,11 @@ type Variables struct {
 	NodeID, Hostname, JoinToken, GatewayURL, CASHA256, AgentURL, AgentSHA256 string
 }
 
-// AgentCommands sends agent commands. Request finds the one of the same key before it makes one.
+// AgentCommands sends agent commands.
 type AgentCommands interface {
+	// Find gives the one of a key; a zero state where nobody asked for it.
+	Find(ctx context.Context, key string) (agentcommand.State, error)
+	// Request finds the one of the same key before it makes one.
 	Request(ctx context.Context, r agentcommand.Requested) (agentcommand.State, error)
 }
 

@@ -71,7 +71,10 @@ func (c *Context) CommandKey(name string) string {
 }
 
 // notReady settles nothing: the step runs again.
-type notReady struct{ after time.Duration }
+type notReady struct {
+	after  time.Duration
+	before *workflow.Boot
+}
 
 func (e *notReady) Error() string { return fmt.Sprintf("not ready; looks again in %s", e.after) }
 
@@ -83,7 +86,25 @@ func NotReady(after time.Duration) error {
 	if after <= 0 {
 		after = DefaultPause
 	}
-	return &notReady{after}
+	return &notReady{after: after}
+}
+
+// NotReadyUntilOther is NotReady of a step that waits for another boot of the machine's agent than the one that it tells:
+// the engine stores that one with the step's first wait, and the step finds it in Context.Step.Before from then on.
+func NotReadyUntilOther(after time.Duration, before workflow.Boot) error {
+	if after <= 0 {
+		after = DefaultPause
+	}
+	return &notReady{after: after, before: &before}
+}
+
+// BootBefore is the boot that a step which is not ready told to be kept; nil: none.
+func BootBefore(err error) *workflow.Boot {
+	var n *notReady
+	if errors.As(err, &n) {
+		return n.before
+	}
+	return nil
 }
 
 // IsNotReady tells whether an error is NotReady, and after which time the step runs again.
