@@ -1,8 +1,11 @@
 package commands
 
 import (
+	"github.com/better-compute/metal/domain/agent"
+	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/claim"
 	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/jointoken"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/pool"
 	"github.com/better-compute/metal/domain/principal"
@@ -12,5 +15,8 @@ import (
 
 // Registry knows every event of every aggregate. An error is a name that two of them use.
 func Registry() (*event.Registry, error) {
-	return event.NewRegistry(claim.Events, node.Events, pool.Events, principal.Events, site.Events, tenant.Events)
+	return event.NewRegistry(
+		agent.Events, agentcommand.Events, claim.Events, jointoken.Events, node.Events, pool.Events, principal.Events,
+		site.Events, tenant.Events,
+	)
 }

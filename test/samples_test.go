@@ -15,9 +15,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/domain/agent"
+	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/claim"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/jointoken"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/pool"
 	"github.com/better-compute/metal/domain/principal"
@@ -93,6 +96,12 @@ func checkSample(t *testing.T, registry *event.Registry, file, name string, sche
 func fold(t *testing.T, e event.Event) {
 	t.Helper()
 	switch e := e.(type) {
+	case agent.Event:
+		agent.Evolve(agent.State{}, e)
+	case agentcommand.Event:
+		agentcommand.Evolve(agentcommand.State{}, e)
+	case jointoken.Event:
+		jointoken.Evolve(jointoken.State{}, e)
 	case node.Event:
 		node.Evolve(node.State{}, e)
 	case claim.Event:
@@ -122,7 +131,10 @@ func indented(t *testing.T, e event.Event) []byte {
 // writeMissing makes the first sample of an event, with every field set.
 func writeMissing(t *testing.T, registry *event.Registry) {
 	t.Helper()
-	for _, table := range [][]event.Spec{claim.Events, node.Events, pool.Events, principal.Events, site.Events, tenant.Events} {
+	for _, table := range [][]event.Spec{
+		agent.Events, agentcommand.Events, claim.Events, jointoken.Events, node.Events, pool.Events, principal.Events,
+		site.Events, tenant.Events,
+	} {
 		for _, row := range table {
 			for _, name := range row.Names {
 				file := filepath.Join(samples, fmt.Sprintf("%s.v%d.json", name, registry.Schema(name)))
@@ -134,7 +146,7 @@ func writeMissing(t *testing.T, registry *event.Registry) {
 					t.Fatal(err)
 				}
 				filled := reflect.New(reflect.TypeOf(zero)).Elem()
-				fill(filled, strings.TrimPrefix(name, "node.provision."))
+				fill(filled, name[strings.LastIndex(name, ".")+1:])
 				if err := os.WriteFile(file, indented(t, filled.Interface().(event.Event)), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -149,6 +161,10 @@ func fill(v reflect.Value, state string) {
 		if text, ok := v.Addr().Interface().(interface{ UnmarshalText([]byte) error }); ok && fillText(v, text) {
 			return
 		}
+	}
+	if v.Type() == reflect.TypeFor[json.RawMessage]() {
+		v.SetBytes([]byte(`{"some":"thing"}`))
+		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -178,9 +194,16 @@ func fill(v reflect.Value, state string) {
 	}
 }
 
+// named has the fields that say under which name an event is stored.
+var named = map[reflect.Type]string{
+	reflect.TypeFor[node.Moved]():              "To",
+	reflect.TypeFor[agentcommand.Progressed](): "Status",
+	reflect.TypeFor[agentcommand.Settled]():    "Status",
+}
+
 func fillField(v reflect.Value, i int, state string) {
 	field := v.Field(i)
-	if v.Type() == reflect.TypeFor[node.Moved]() && v.Type().Field(i).Name == "To" {
+	if named[v.Type()] == v.Type().Field(i).Name {
 		field.SetString(state)
 		return
 	}

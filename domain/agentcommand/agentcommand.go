@@ -104,6 +104,7 @@ type State struct {
 	Details     json.RawMessage `json:"details,omitempty"`
 	Attestation *Attestation    `json:"attestation,omitempty"`
 	Attested    bool            `json:"attested,omitempty"` // the signature was checked
+	Fetches     int             `json:"fetches,omitempty"`  // of secrets
 }
 
 // Exists reports whether the agent command was asked for.

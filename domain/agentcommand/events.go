@@ -23,6 +23,7 @@ var Events = event.Table(
 	event.Of[HandedOut](1, "agentcommand.dispatched"),
 	event.Of[Progressed](1, "agentcommand.acked", "agentcommand.running"),
 	event.Of[Settled](1, settledNames()...),
+	event.Of[SecretFetched](1, "agentcommand.secret.fetched"),
 )
 
 // HandedOut says that one boot of one agent was given the order. No other boot is.
@@ -51,6 +52,13 @@ type Settled struct {
 	Attested    bool            `json:"attested,omitempty"`
 }
 
+// SecretFetched says that the agent was given a value that the order refers to: who and which, never the value.
+type SecretFetched struct {
+	Ref
+	Agent  id.Agent `json:"agentId"`
+	Secret string   `json:"ref"` // secret:<id>
+}
+
 // Ref says which machine and workflow an event is about.
 type Ref struct {
 	Node     id.Node     `json:"nodeId"`
@@ -69,6 +77,9 @@ func (p Progressed) EventType() string { return "agentcommand." + string(p.Statu
 // EventType is agentcommand.<status>.
 func (s Settled) EventType() string { return "agentcommand." + string(s.Status) }
 
+// EventType is the stored name.
+func (SecretFetched) EventType() string { return "agentcommand.secret.fetched" }
+
 func settledNames() []string {
 	var names []string
 	for _, s := range []Status{Succeeded, Failed, Rejected, Expired, Cancelled} {
@@ -82,11 +93,14 @@ func (HandedOut) agentCommandEvent()  {}
 func (Progressed) agentCommandEvent() {}
 func (Settled) agentCommandEvent()    {}
 
+func (SecretFetched) agentCommandEvent() {}
+
 // Command is any verb against an agent command.
 type Command interface{ agentCommandCommand() }
 
 type (
-	// Request asks for it. The same facts again change nothing; others under the same key are CONFLICT.
+	// Request asks for it. The same facts again change nothing, the first deadline standing; others under the same key are
+	// CONFLICT.
 	Request struct{ Facts Requested }
 	// HandOut gives it to one boot of an agent. Legal from pending; to the same boot again it changes nothing; to another
 	// boot of it, or to another agent, it is CONFLICT.
@@ -122,6 +136,12 @@ type (
 	}
 	// Cancel ends it where nobody has finished it.
 	Cancel struct{ Reason string }
+	// FetchSecret is asked by the agent that has it, for a value that it refers to.
+	FetchSecret struct {
+		Agent  id.Agent
+		BootID string
+		Ref    string
+	}
 )
 
 func (Request) agentCommandCommand()  {}
@@ -130,3 +150,5 @@ func (Progress) agentCommandCommand() {}
 func (Settle) agentCommandCommand()   {}
 func (Expire) agentCommandCommand()   {}
 func (Cancel) agentCommandCommand()   {}
+
+func (FetchSecret) agentCommandCommand() {}

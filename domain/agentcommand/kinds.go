@@ -65,6 +65,24 @@ var Kinds = []Kind{
 		Payload: func() Payload { return &Reboot{} }},
 }
 
+// Join makes one list of several: the shipped kinds and a host application's own. A name that stands twice, and a kind that
+// is not whole, are INVALID_CONFIG.
+func Join(lists ...[]Kind) ([]Kind, error) {
+	var all []Kind
+	for _, k := range slices.Concat(lists...) {
+		switch _, doubled := Find(all, k.Name); {
+		case k.Name == "" || len(k.RunsOn) == 0 || k.Payload == nil:
+			return nil, fault.New(fault.InvalidConfig, "agent command kind %q needs a name, a role to run on and a payload", k.Name).
+				WithDetail("kind", string(k.Name))
+		case doubled:
+			return nil, fault.New(fault.InvalidConfig, "agent command kind %q is defined twice", k.Name).
+				WithDetail("kind", string(k.Name))
+		}
+		all = append(all, k)
+	}
+	return all, nil
+}
+
 // Find gives the kind of a name out of a list.
 func Find(kinds []Kind, name KindName) (Kind, bool) {
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
