@@ -31,8 +31,9 @@ type direction struct {
 var directions = []direction{
 	{"domain/event", nil},
 	{"domain/fault", nil},
+	{"domain/label", nil},
 	{"domain/id", nil},
-	{"domain/*", []string{"domain/event", "domain/fault", "domain/id"}}, // ids cross aggregates, states do not
+	{"domain/*", []string{"domain/event", "domain/fault", "domain/id", "domain/label"}}, // ids cross aggregates, states do not
 	{"domain", nil},
 	{"commands", []string{"domain"}},
 	{"projections/*", []string{"domain", "=projections"}}, // never each other

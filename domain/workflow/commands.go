@@ -27,7 +27,8 @@ type (
 	}
 
 	// Settle ends an attempt and, in the same append, advances. It is CONFLICT where the step is not at that attempt any
-	// more, or is settled already: a step leaves its attempt only once.
+	// more, or is settled already: a step leaves its attempt only once. An error of a rejoin step that is waiting changes
+	// nothing: only its deadline fails it.
 	Settle struct {
 		Tick
 		Step    string
@@ -50,7 +51,7 @@ type (
 	Resume struct{}
 
 	// Retry runs a failed workflow again from a main step; empty: the first that did not succeed. Run is the run that the
-	// node's stream has decided on; the same run again changes nothing.
+	// node's stream has decided on, zero the next one; the same run again changes nothing.
 	Retry struct {
 		FromStep string
 		Run      int
@@ -86,7 +87,8 @@ const (
 	Sleep   Action = "sleep"   // nothing is due before At
 )
 
-// Due is what Next says: the action, the step it is about, and when to look again at the latest.
+// Due is what Next says: the action, the step it is about, and when to look again at the latest. For a step in flight At is
+// its deadline.
 type Due struct {
 	Action Action
 	Step   *Step

@@ -1,7 +1,7 @@
 // Package workflow is one run of a profile as an aggregate: its steps, their attempts, phases and deadlines.
 //
-// next.go says what is due, decide.go what may happen, evolve.go folds, when.go reads label expressions. Nothing here knows
-// the time or runs a step: processmanagers/workflow does.
+// status.go has the table of what is legal, next.go says what is due, decide.go what may happen, settle.go how an attempt
+// ends, evolve.go folds. Nothing here knows the time or runs a step: processmanagers/workflow does.
 package workflow
 
 import (
@@ -130,7 +130,8 @@ type Boot struct {
 type Step struct {
 	StepSpec
 	State        StepState       `json:"state"`
-	Attempt      int             `json:"attempt,omitempty"` // from 1
+	Attempt      int             `json:"attempt,omitempty"` // from 1; of a pending step, the one that comes next
+	Tried        int             `json:"tried,omitempty"`   // attempts begun in this run: what retries are counted against
 	Started      bool            `json:"started,omitempty"` // at least once: arms the definition's cleanup
 	StartedAt    time.Time       `json:"startedAt,omitzero"`
 	SettledAt    time.Time       `json:"settledAt,omitzero"`
@@ -145,17 +146,39 @@ type Step struct {
 // State is the fold of a workflow's stream.
 type State struct {
 	Created
-	Status    Status    `json:"status"`
-	Run       int       `json:"run"` // from 1; raised by a retry
-	Steps     []Step    `json:"steps"`
-	Error     *Failure  `json:"error,omitempty"`
-	Reason    string    `json:"reason,omitempty"` // of an abort
-	StartedAt time.Time `json:"startedAt,omitzero"`
-	EndedAt   time.Time `json:"endedAt,omitzero"`
+	Status Status `json:"status"`
+	Run    int    `json:"run"` // from 1; raised by a retry
+	Steps  []Step `json:"steps"`
+	// FailedStep is the main step that made this run fail; it arms its on-failure step.
+	FailedStep string    `json:"failedStep,omitempty"`
+	Error      *Failure  `json:"error,omitempty"`
+	Reason     string    `json:"reason,omitempty"` // of an abort
+	StartedAt  time.Time `json:"startedAt,omitzero"`
+	EndedAt    time.Time `json:"endedAt,omitzero"`
 }
 
 // Exists reports whether the workflow was created.
 func (s State) Exists() bool { return s.Status != "" }
+
+// Find gives the step of an id; nil: there is none.
+func (s State) Find(step string) *Step {
+	for i := range s.Steps {
+		if s.Steps[i].ID == step {
+			return &s.Steps[i]
+		}
+	}
+	return nil
+}
+
+// InFlight is the step that runs or waits; nil: none. There is never more than one.
+func (s State) InFlight() *Step {
+	for i := range s.Steps {
+		if st := s.Steps[i].State; st == StepRunning || st == StepWaiting {
+			return &s.Steps[i]
+		}
+	}
+	return nil
+}
 
 // Key is the idempotency key of a step's attempt: wf:<id>:<step>, with #<attempt> from the second on.
 func (s State) Key(step Step) string {
