@@ -1,0 +1,441 @@
+package redfish
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/stmcginnis/gofish/schemas"
+
+	"github.com/better-compute/metal/adapters/bmc"
+	"github.com/better-compute/metal/domain/fault"
+)
+
+// How long virtual media may take to be attached, in polls.
+const mediaPolls = 15
+
+// slot is one virtual drive.
+type slot struct {
+	path   string
+	doc    document
+	tag    string
+	insert string // the action's target; empty: by PATCH only
+	eject  string
+}
+
+func newSlot(path string, doc document, a *answer) slot {
+	return slot{
+		path: path, doc: doc, tag: a.etag(),
+		insert: localPath(doc.text("Actions", "#VirtualMedia.InsertMedia", "target")),
+		eject:  localPath(doc.text("Actions", "#VirtualMedia.EjectMedia", "target")),
+	}
+}
+
+// rank orders slots: optical before others, those with an action before those without. Zero: no optical drive.
+func (s slot) rank() int {
+	types := s.doc.texts("MediaTypes")
+	n := 0
+	switch {
+	case slices.Contains(types, string(schemas.CDVirtualMediaType)):
+		n = 4
+	case slices.Contains(types, string(schemas.DVDVirtualMediaType)), len(types) == 0:
+		n = 2
+	default:
+		return 0
+	}
+	if s.insert != "" {
+		n++
+	}
+	return n
+}
+
+// holds reports whether something is in the drive, as far as the controller tells.
+func (s slot) holds() bool {
+	in, _ := s.doc.flag("Inserted")
+	image := s.doc.text("Image")
+	return in || (image != "" && !strings.EqualFold(image, "none"))
+}
+
+// attached reports whether the host sees this image in the drive.
+func (s slot) attached(image string) bool {
+	in, known := s.doc.flag("Inserted")
+	if (known && !in) || s.doc.text("ConnectedVia") == string(schemas.NotConnectedConnectedVia) {
+		return false
+	}
+	return sameImage(s.doc.text("Image"), image) || (s.doc.text("Image") == "" && known && in)
+}
+
+// sameImage compares as controllers repeat: without credentials, without the scheme, or the file's name alone.
+func sameImage(got, want string) bool {
+	if got == want {
+		return true
+	}
+	g, err := url.Parse(got)
+	w, werr := url.Parse(want)
+	if err != nil || werr != nil || got == "" {
+		return false
+	}
+	if g.Host == "" {
+		return path.Clean("/"+g.Path) == path.Clean("/"+w.Host+w.Path) || path.Clean("/"+g.Path) == path.Clean(w.Path) ||
+			g.Path == path.Base(w.Path)
+	}
+	return strings.EqualFold(g.Host, w.Host) && g.Path == w.Path && (g.RawQuery == w.RawQuery || g.RawQuery == "")
+}
+
+// media is the slot for people, without credentials that the image's address may hold.
+func (s slot) media() bmc.Media {
+	in, _ := s.doc.flag("Inserted")
+	image := s.doc.text("Image")
+	if u, err := url.Parse(image); err == nil && u.User != nil {
+		u.User = nil
+		image = u.String()
+	}
+	return bmc.Media{Slot: lastName(s.path), Image: image, Inserted: in, Connected: s.doc.text("ConnectedVia")}
+}
+
+// slots lists the drives for optical media, best first: those of the system, then those of its managers. Some controllers
+// have them in one place only, and only some of them work.
+func (m *machine) slots(ctx context.Context) ([]slot, error) {
+	if known := m.known().Media; known != "" {
+		doc, a, err := m.c.get(ctx, known)
+		if err == nil {
+			return []slot{newSlot(known, doc, a)}, nil
+		}
+		if statusOf(err) != http.StatusNotFound {
+			return nil, err
+		}
+		m.learn(func(f *facts) { f.Media, f.Insert, f.InsertBy = "", nil, "" })
+	}
+	collections, err := m.mediaCollections(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []slot
+	var failed error
+	seen := map[string]bool{}
+	for _, path := range collections {
+		links, err := m.c.members(ctx, path)
+		if err != nil {
+			failed = err
+		}
+		for _, l := range links {
+			if seen[canonical(l)] {
+				continue
+			}
+			seen[canonical(l)] = true
+			doc, a, err := m.c.get(ctx, l)
+			if err != nil {
+				failed = err
+				continue
+			}
+			if s := newSlot(l, doc, a); s.rank() > 0 {
+				out = append(out, s)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b slot) int { return b.rank() - a.rank() })
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case failed != nil && statusOf(failed) != http.StatusNotFound:
+		return nil, failed
+	}
+	return nil, broken(bmc.Unsupported, "the controller has no virtual drive for optical media")
+}
+
+func (m *machine) mediaCollections(ctx context.Context) ([]string, error) {
+	sys, _, err := m.system(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	if l := sys.link("VirtualMedia"); l != "" {
+		out = append(out, l)
+	}
+	managers, err := m.managers(ctx, sys)
+	if err != nil && len(out) == 0 {
+		return nil, err
+	}
+	for _, path := range managers {
+		doc, _, err := m.c.get(ctx, path)
+		if err != nil {
+			if len(out) == 0 && statusOf(err) != http.StatusNotFound {
+				return nil, err
+			}
+			continue
+		}
+		if l := doc.link("VirtualMedia"); l != "" {
+			out = append(out, l)
+		}
+	}
+	return out, nil
+}
+
+// InsertMedia puts the image into the first drive that takes it. What is there goes first, also where the controller only
+// thinks that there is something: it tells of images that were taken out long ago.
+func (m *machine) InsertMedia(ctx context.Context, image string) (bmc.Media, error) {
+	if u, err := url.Parse(image); err != nil || u.Scheme == "" || u.Host == "" {
+		return bmc.Media{}, broken(bmc.Unsupported, "an image is an absolute URL")
+	}
+	all, err := m.slots(ctx)
+	if err != nil {
+		return bmc.Media{}, err
+	}
+	var failed error
+	for _, s := range all {
+		if s.holds() {
+			if _, err := m.empty(ctx, s); err != nil && ctx.Err() != nil {
+				return bmc.Media{}, err
+			}
+		}
+		err := m.insert(ctx, s, image)
+		var in slot
+		if err == nil || passing(err) {
+			in, err = m.awaitSlot(ctx, s, func(s slot) bool { return s.attached(image) })
+		}
+		if err == nil {
+			m.learn(func(f *facts) { f.Media = s.path })
+			return in.media(), nil
+		}
+		if ctx.Err() != nil {
+			return bmc.Media{}, notAttached(ctx, in, err)
+		}
+		failed = notAttached(ctx, in, err)
+		if reasonOf(err) == bmc.TaskFailed || fault.CodeOf(err) == fault.Timeout {
+			break // the drive is not to blame
+		}
+	}
+	return bmc.Media{}, failed
+}
+
+func notAttached(ctx context.Context, s slot, err error) error {
+	if s.doc == nil || fault.CodeOf(err) != fault.Timeout {
+		return err
+	}
+	return broken(bmc.MediaNotAttached, "the controller took the image and does not show it in the drive").
+		WithDetail("slot", lastName(s.path)).WithDetail("found", s.media())
+}
+
+// insert offers the image to one drive: the image alone at first, then with what the controller names as missing.
+func (m *machine) insert(ctx context.Context, s slot, image string) error {
+	known := m.known()
+	body := map[string]any{"Image": image}
+	for _, name := range known.Insert {
+		addParameter(body, name, s, image)
+	}
+	r := request{method: http.MethodPost, path: s.insert}
+	byPatch := s.insert == "" || known.InsertBy == insertPatch
+	p := m.c.d.pace()
+	for tries := 0; ; tries++ {
+		var a *answer
+		var err error
+		if byPatch {
+			r = request{method: http.MethodPatch, path: s.path}
+			body["Inserted"] = true
+			a, err = m.c.patch(ctx, s.path, body, s.tag)
+		} else {
+			r.body = body
+			a, err = m.c.do(ctx, r)
+		}
+		if err != nil {
+			return err
+		}
+		if !a.failed() {
+			m.learn(func(f *facts) { f.Insert, f.InsertBy = extraParameters(body), byWhat(byPatch) })
+			_, err := m.c.settle(ctx, a)
+			return err
+		}
+		switch {
+		case !byPatch && (a.status == 404 || a.status == 405 || a.status == 501):
+			byPatch = true
+			body = map[string]any{"Image": image}
+		case tries > 8, !mendInsert(body, a, s, image) && !transient(a):
+			return m.c.refusal(r, a)
+		case a.retryAfter(m.c.d.o.Now()) > patience:
+			return m.c.refusal(r, a)
+		}
+		if p.wait(ctx, a.retryAfter(m.c.d.o.Now())) != nil {
+			return ended(ctx)
+		}
+	}
+}
+
+func byWhat(patch bool) string {
+	if patch {
+		return insertPatch
+	}
+	return ""
+}
+
+// parameters are what controllers may want beside the image, in the order in which they are added.
+var parameters = []string{"TransferProtocolType", "TransferMethod", "MediaType", "UserName", "Password", "Inserted", "WriteProtected"}
+
+func extraParameters(body map[string]any) []string {
+	var out []string
+	for _, name := range parameters {
+		if _, ok := body[name]; ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// addParameter sets one with the value that the image implies. Credentials are dummies: images are fetched without.
+func addParameter(body map[string]any, name string, s slot, image string) {
+	switch name {
+	case "TransferProtocolType":
+		scheme, _, _ := strings.Cut(image, "://")
+		body[name] = strings.ToUpper(scheme)
+	case "TransferMethod":
+		body[name] = string(schemas.StreamTransferMethod)
+	case "MediaType":
+		body[name] = string(schemas.CDVirtualMediaType)
+		if types := s.doc.texts("MediaTypes"); len(types) > 0 && !slices.Contains(types, string(schemas.CDVirtualMediaType)) {
+			body[name] = string(schemas.DVDVirtualMediaType)
+		}
+	case "UserName", "Password":
+		body[name] = "none"
+	case "Inserted", "WriteProtected":
+		body[name] = true
+	}
+}
+
+// mendInsert adds the parameters that a refusal names, and takes out those that were sent and are named. The names stand
+// in arguments, related properties, ids or in the text only.
+func mendInsert(body map[string]any, a *answer, s slot, image string) bool {
+	if a.status == 401 || a.status == 403 || a.status == 503 {
+		return false
+	}
+	changed := false
+	for _, name := range parameters {
+		if !a.names(name) {
+			continue
+		}
+		if _, sent := body[name]; sent {
+			delete(body, name)
+		} else {
+			addParameter(body, name, s, image)
+		}
+		changed = true
+	}
+	if !changed && a.says("credentials") {
+		if _, sent := body["UserName"]; !sent {
+			addParameter(body, "UserName", s, image)
+			addParameter(body, "Password", s, image)
+			return true
+		}
+	}
+	return changed
+}
+
+// names reports whether a message is about a parameter: the name as a whole word, also with blanks as people write it.
+func (a *answer) names(parameter string) bool {
+	for _, m := range a.messages() {
+		for _, s := range append(append([]string{m.text}, m.args...), m.names...) {
+			if containsWord(s, parameter) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func containsWord(s, word string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}), func(w string) bool { return strings.EqualFold(w, word) })
+}
+
+// awaitSlot reads a drive until it is as wanted; the time for that is a fault TIMEOUT, with the drive as last seen.
+func (m *machine) awaitSlot(ctx context.Context, s slot, done func(slot) bool) (slot, error) {
+	wait, cancel := context.WithTimeout(ctx, mediaPolls*m.c.d.o.Poll)
+	defer cancel()
+	var last slot
+	for p := m.c.d.pace(); ; {
+		doc, a, err := m.c.get(ctx, s.path)
+		switch {
+		case err == nil:
+			if last = newSlot(s.path, doc, a); done(last) {
+				return last, nil
+			}
+		case ctx.Err() != nil:
+			return last, ended(ctx)
+		case !passing(err):
+			return last, err
+		}
+		if p.wait(wait, 0) != nil {
+			return last, ended(wait)
+		}
+	}
+}
+
+// EjectMedia empties every drive for optical media.
+func (m *machine) EjectMedia(ctx context.Context) error {
+	all, err := m.slots(ctx)
+	if reasonOf(err) == bmc.Unsupported {
+		return nil // where there is no drive nothing is in it
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if !s.holds() {
+			continue
+		}
+		last, err := m.empty(ctx, s)
+		if err != nil {
+			if fault.CodeOf(err) == fault.Timeout && last.doc != nil {
+				return broken(bmc.Refused, "the drive still holds its image").WithDetail("found", last.media())
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// empty ejects. An error from a drive that turns out empty is none.
+func (m *machine) empty(ctx context.Context, s slot) (slot, error) {
+	a, r, err := m.eject(ctx, s)
+	var failed error
+	switch {
+	case err != nil && !passing(err):
+		return slot{}, err
+	case err == nil && a.failed():
+		failed = m.c.refusal(r, a)
+	case err == nil:
+		if _, err := m.c.settle(ctx, a); err != nil {
+			failed = err
+		}
+	}
+	if failed != nil && (a.status == 401 || a.status == 403) {
+		return slot{}, failed
+	}
+	if failed != nil && !transient(a) {
+		doc, b, err := m.c.get(ctx, s.path)
+		if err != nil {
+			return slot{}, err
+		}
+		if now := newSlot(s.path, doc, b); now.holds() {
+			return now, failed
+		}
+		return slot{}, nil
+	}
+	return m.awaitSlot(ctx, s, func(s slot) bool { return !s.holds() })
+}
+
+// eject sends the action, with the empty object that some insist on, or takes the image out by PATCH.
+func (m *machine) eject(ctx context.Context, s slot) (*answer, request, error) {
+	if s.eject != "" {
+		r := request{method: http.MethodPost, path: s.eject, body: struct{}{}}
+		a, err := m.c.do(ctx, r)
+		if err != nil || (a.status != 405 && a.status != 501) {
+			return a, r, err
+		}
+	}
+	r := request{method: http.MethodPatch, path: s.path}
+	a, err := m.c.patch(ctx, s.path, map[string]any{"Image": nil, "Inserted": false}, s.tag)
+	return a, r, err
+}
