@@ -66,6 +66,12 @@ func (s *Service) AttestWipe(ctx context.Context, call Call, n id.Node, w node.W
 	return s.provision(ctx, call, n, node.AttestWipe{Wipe: w})
 }
 
+// LearnBMC stores what a driver found out about the node's controller; nothing new changes nothing. A fingerprint that is not
+// the pinned one is DRIVER_ERROR with reason certificate-changed: somebody else may be answering.
+func (s *Service) LearnBMC(ctx context.Context, call Call, n id.Node, facts node.BMCLearned) (NodeOutcome, error) {
+	return s.provision(ctx, call, n, node.LearnBMC{Facts: facts})
+}
+
 // ObservePower stores a power state that was read; the same as before changes nothing.
 func (s *Service) ObservePower(ctx context.Context, call Call, n id.Node, p node.Power) (NodeOutcome, error) {
 	return s.provision(ctx, call, n, node.ObservePower{Power: p})

@@ -65,6 +65,8 @@ type (
 	RecordHardware struct{ Facts HardwareRecorded }
 	// AttestWipe stores the result of a wipe whose signature was checked.
 	AttestWipe struct{ Wipe Wipe }
+	// LearnBMC stores what a driver found out about the controller. Another fingerprint than the pinned one is DRIVER_ERROR.
+	LearnBMC struct{ Facts BMCLearned }
 	// ObservePower stores the power state that was read.
 	ObservePower struct{ Power Power }
 
@@ -102,6 +104,7 @@ func (Complete) nodeCommand()       {}
 func (Fail) nodeCommand()           {}
 func (RecordHardware) nodeCommand() {}
 func (AttestWipe) nodeCommand()     {}
+func (LearnBMC) nodeCommand()       {}
 func (ObservePower) nodeCommand()   {}
 func (AskPower) nodeCommand()       {}
 func (SetMaintenance) nodeCommand() {}

@@ -229,6 +229,8 @@ func decideAxis(s State, c Command) ([]Event, error) {
 		return []Event{c.Facts}, nil
 	case AttestWipe:
 		return attest(s, c)
+	case LearnBMC:
+		return learnBMC(s, c.Facts)
 	case ObservePower:
 		if s.Power == c.Power && s.PowerAction == "" {
 			return nil, nil

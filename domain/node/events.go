@@ -31,6 +31,7 @@ var Events = event.Table(
 	event.Of[Uncordoned](1, "node.cordon.cleared"),
 	event.Of[HardwareRecorded](1, "node.hardware.recorded"),
 	event.Of[WipeAttested](1, "node.wipe.attested"),
+	event.Of[BMCLearned](1, "node.bmc.learned"),
 )
 
 func movedNames() []string {

@@ -47,6 +47,8 @@ func Evolve(s State, e Event) State {
 		if s.WipeVerified() {
 			s.ReleaseUnverified = false
 		}
+	case BMCLearned:
+		s.Learned = s.Learned.With(e)
 	default:
 		panic(fmt.Sprintf("node.Evolve does not know %T", e))
 	}

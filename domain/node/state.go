@@ -23,7 +23,8 @@ type State struct {
 	Name     string            `json:"name"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	MACs     []string          `json:"macs,omitempty"`
-	BMC      *BMC              `json:"bmc,omitempty"` // nil: adopted without one
+	BMC      *BMC              `json:"bmc,omitempty"`    // nil: adopted without one
+	Learned  BMCLearned        `json:"learned,omitzero"` // of the BMC, by whoever drove it
 	Hardware Inventories       `json:"hardware,omitzero"`
 
 	HardwareProfile string `json:"hardwareProfile,omitempty"` // over the pool's
