@@ -10,6 +10,7 @@ import (
 
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/id"
 )
 
 // decisions is how often a verb is decided before a lost race is the caller's to handle: once, and three times more.
@@ -197,7 +198,10 @@ func fold[S, C any, E event.Event](l loaded[S], d event.Decider[S, C, E], events
 }
 
 func principalOf(a Actor) string {
-	if a.System {
+	switch {
+	case !id.IsZero(a.Agent):
+		return a.Agent.String()
+	case a.System:
 		return "system"
 	}
 	return a.Principal.String()

@@ -112,7 +112,7 @@ func (s *Service) leave(ctx context.Context, call Call, n id.Node, c node.Comman
 	return s.retired(ctx, call, done, err)
 }
 
-// retired gives back what a node held once it is retired, and forgets its BMC's credentials.
+// retired gives back what a node held once it is retired, forgets its BMC's credentials and turns its agent away.
 func (s *Service) retired(ctx context.Context, call Call, done NodeOutcome, err error) (NodeOutcome, error) {
 	if err != nil || done.State.Provision != node.Retired {
 		return done, err
@@ -120,6 +120,7 @@ func (s *Service) retired(ctx context.Context, call Call, done NodeOutcome, err 
 	if bmc := done.State.BMC; bmc != nil {
 		err = s.secrets.Delete(ctx, bmc.Credentials)
 	}
+	err = errors.Join(err, s.revokeAgentsOf(ctx, call, done.State.ID))
 	return done, errors.Join(err, s.releaseClaims(ctx, call, done.State, "the node is retired"))
 }
 

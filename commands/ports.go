@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/better-compute/metal/domain/agent"
+	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/node"
@@ -16,7 +18,8 @@ import (
 type Actor struct {
 	Principal id.Principal
 	Bindings  []principal.Binding
-	System    bool // the control plane itself: its process managers and its start
+	System    bool     // the control plane itself: its process managers, its start and its gateway
+	Agent     id.Agent // for whom the gateway asks
 }
 
 // Resource is what a verb is decided on, with everything that a binding can reach it through. Where an id is zero, the
@@ -57,6 +60,14 @@ type Secrets interface {
 	// Mint derives the bearer token that belongs to a command: the same command always gives the same token, so that a
 	// retry after a crash answers with the token of the first try without anyone having stored it.
 	Mint(command uuid.UUID) string
+}
+
+// Attestor judges the signature of a result.
+type Attestor interface {
+	// Verify returns nil where the agent's key signed result as the answer to c, carried out in the boot of that id, with a
+	// certificate that was valid then. The certificates are all that the agent ever had. Any error: the result is refused.
+	Verify(c agentcommand.State, bootID string, result []byte, a agentcommand.Attestation, certificates []agent.Certificate,
+		now time.Time) error
 }
 
 // Clock tells the time at which a verb is decided.

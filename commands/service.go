@@ -6,6 +6,7 @@
 package commands
 
 import (
+	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/event"
 )
 
@@ -16,9 +17,29 @@ type Service struct {
 	secrets Secrets
 	clock   Clock
 	cache   *stateCache
+	kinds   []agentcommand.Kind
+	attest  Attestor
 }
 
-// New makes the write side over a log.
-func New(log event.Store, auth Authorizer, secrets Secrets, clock Clock) *Service {
-	return &Service{log: log, auth: auth, secrets: secrets, clock: clock, cache: newStateCache(cachedStates)}
+// New makes the write side over a log. Kinds are what agents can be asked for, as agentcommand.Join gives them; none:
+// agentcommand.Kinds.
+func New(log event.Store, auth Authorizer, secrets Secrets, clock Clock, kinds ...agentcommand.Kind) *Service {
+	if len(kinds) == 0 {
+		kinds = agentcommand.Kinds
+	}
+	return &Service{
+		log: log, auth: auth, secrets: secrets, clock: clock, cache: newStateCache(cachedStates),
+		kinds: kinds, attest: SignedResults{},
+	}
+}
+
+// VerifyWith replaces the check of signed results. It is called before the service is used.
+func (s *Service) VerifyWith(a Attestor) *Service {
+	s.attest = a
+	return s
+}
+
+// Kind gives the kind of agent command of a name.
+func (s *Service) Kind(name agentcommand.KindName) (agentcommand.Kind, bool) {
+	return agentcommand.Find(s.kinds, name)
 }
