@@ -49,7 +49,7 @@ func Evolve(s State, e Event) State {
 }
 
 func created(e Created) State {
-	s := State{Created: e, Status: Pending, Run: 1, Steps: make([]Step, len(e.StepSpecs))}
+	s := State{Facts: Facts(e), Status: Pending, Run: 1, Steps: make([]Step, len(e.StepSpecs))}
 	for i, spec := range e.StepSpecs {
 		s.Steps[i] = Step{StepSpec: spec, State: StepPending, Attempt: 1}
 	}

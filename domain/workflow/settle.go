@@ -24,7 +24,7 @@ func settle(s State, c Settle) ([]Event, error) {
 		return nil, err
 	}
 	if c.Error != nil && st.Rejoin && st.State == StepWaiting {
-		return nil, nil // its command ends the agent that would report on it: only the machine's return counts
+		return advance(s, c.Tick), nil // the command ends the agent that would report on it: only the machine's return counts
 	}
 	e := settled(s, *st, c)
 	return append([]Event{e}, advance(Evolve(s, e), c.Tick)...), nil

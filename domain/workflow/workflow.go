@@ -143,9 +143,12 @@ type Step struct {
 	Error        *Failure        `json:"error,omitempty"`
 }
 
+// Facts is what was said when the workflow was created. It is not an event.
+type Facts Created
+
 // State is the fold of a workflow's stream.
 type State struct {
-	Created
+	Facts
 	Status Status `json:"status"`
 	Run    int    `json:"run"` // from 1; raised by a retry
 	Steps  []Step `json:"steps"`
