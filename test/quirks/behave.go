@@ -17,7 +17,9 @@ func (s *Server) behave(r *Request) *Answer {
 	}
 	open := r.Method == http.MethodGet && (path == "/redfish" || path == "/redfish/v1")
 	if !open && !s.authorised(r) {
-		s.rejected++
+		if r.Header.Get("Authorization") != "" {
+			s.rejected++
+		}
 		return Problem(http.StatusUnauthorized, "Base.1.8.NoValidSession", "There is no valid session established with the implementation.")
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodDelete && r.Body == nil {
@@ -89,9 +91,6 @@ func (s *Server) read(path string) *Answer {
 	if e == nil {
 		return notFound(path)
 	}
-	if e.answer != nil {
-		return Always(e.answer)(nil)
-	}
 	d := e.told()
 	if len(e.power) > 1 {
 		s.enterPower(e)
@@ -109,8 +108,11 @@ func (s *Server) enterPower(e *document) {
 
 // tag is what a document's ETag is: its own, as captured, or its version.
 func (e *document) tag() string {
-	if _, ok := e.doc["@odata.etag"].(string); ok && e.version == 1 {
-		return e.doc["@odata.etag"].(string)
+	if own, ok := e.doc["@odata.etag"].(string); ok {
+		if !strings.HasSuffix(own, `"`) {
+			own = strconv.Quote(own)
+		}
+		return own
 	}
 	return strconv.Quote("v" + strconv.Itoa(e.version))
 }
@@ -132,6 +134,9 @@ func (s *Server) change(path string, r *Request) *Answer {
 	e.version++
 	delete(e.doc, "@odata.etag")
 	merge(e.doc, r.Body)
+	if inserted, ok := r.Body["Inserted"].(bool); ok {
+		e.doc["ConnectedVia"] = map[bool]string{true: "URI", false: "NotConnected"}[inserted]
+	}
 	return Say(http.StatusNoContent, nil)
 }
 

@@ -73,7 +73,6 @@ type document struct {
 	doc     Doc
 	version int
 	power   []string // states that reads will see, the present one first; only of systems
-	answer  *Answer  // where the resource answers in its own way
 }
 
 // New makes a controller without documents.
@@ -285,7 +284,7 @@ func (s *Server) Resets() []string {
 // Counts is what a controller knows about its callers.
 type Counts struct {
 	Sessions, PeakSessions int // open now, and at most
-	Logins, Rejected       int // sessions that were made; logins and requests with wrong credentials
+	Logins, Rejected       int // sessions that were made; wrong passwords that were shown
 	Peak, PeakWriting      int // requests at one time, and those of them that change something
 	LostPower              int // how often a machine went off
 }
