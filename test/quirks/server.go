@@ -98,7 +98,7 @@ func (s *Server) Run() {
 	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes fail on purpose
 	s.http.EnableHTTP2 = s.HTTP2
 	if s.Listen != "" {
-		listener, err := net.Listen("tcp", s.Listen)
+		listener, err := (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", s.Listen)
 		if err != nil {
 			s.t.Fatalf("listen on %s: %v", s.Listen, err)
 		}

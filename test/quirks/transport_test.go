@@ -104,7 +104,7 @@ func TestTransport(t *testing.T) {
 	row(t, "R13_a_handshake_that_never_ends", func(t *testing.T) {
 		silent, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
-		defer silent.Close()
+		t.Cleanup(func() { _ = silent.Close() })
 		r := attach(t, Start(t), redfish.Options{ConnectTimeout: 100 * time.Millisecond, RequestTimeout: time.Minute})
 		r.timeout = 20 * time.Second
 		r.target.Address = "https://" + silent.Addr().String()
