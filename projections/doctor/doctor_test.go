@@ -14,6 +14,7 @@ import (
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/workflow"
 	"github.com/better-compute/metal/projections"
 	"github.com/better-compute/metal/projections/doctor"
 	"github.com/better-compute/metal/projections/projectiontest"
@@ -37,7 +38,7 @@ type log struct {
 
 func newLog(t testing.TB) *log {
 	t.Helper()
-	r, err := event.NewRegistry(node.Events, claim.Events)
+	r, err := event.NewRegistry(node.Events, claim.Events, workflow.Events)
 	if err != nil {
 		t.Fatal(err)
 	}
