@@ -51,6 +51,7 @@ type bootView struct {
 	sys, future       document // the two Boot objects; future may be nil
 	sysTag, futureTag string
 	settings          *settings
+	vendor            string
 }
 
 // text reads a property where it is changed.
@@ -112,7 +113,7 @@ func (m *machine) readBoot(ctx context.Context) (*bootView, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &bootView{sys: sys.object("Boot"), sysTag: a.etag(), settings: m.known().Boot}
+	v := &bootView{sys: sys.object("Boot"), sysTag: a.etag(), settings: m.known().Boot, vendor: m.c.vendorOf(sys)}
 	if v.settings == nil {
 		uri := sys.link("@Redfish.Settings", "SettingsObject")
 		if uri == "" {
@@ -223,7 +224,7 @@ func (b *booting) plan() error {
 		}
 	case b.o.Mode != "":
 		return b.setMode()
-	case (known.BootFull || bootFull[b.m.c.known().Vendor]) && b.mode != "":
+	case (known.BootFull || bootFull[b.v.vendor]) && b.mode != "":
 		b.want[bootMode] = b.mode
 	}
 	return nil
@@ -262,11 +263,8 @@ func (b *booting) onlyOnce() {
 // target is the controller's name of the device: the first that it offers, or the usual one where it does not tell.
 func (b *booting) target() (string, error) {
 	names := slices.Clone(bootNames[b.o.Device])
-	if b.o.Device == bmc.BootCD && b.m.c.known().Vendor == "Supermicro" {
+	if b.o.Device == bmc.BootCD && b.v.vendor == "Supermicro" {
 		names = []schemas.BootSource{"UsbCd", "UefiUsbCd", schemas.CdBootSource, "CD/DVD"} // virtual media are USB drives there
-		if b.o.Mode == bmc.BootUEFI || (b.o.Mode == "" && b.v.mode() == bmc.BootUEFI) {
-			names[0], names[1] = names[1], names[0]
-		}
 	}
 	offered := b.v.allowed(bootTarget)
 	if len(offered) == 0 {

@@ -38,6 +38,7 @@ type conn struct {
 	retired  bool // no further Open takes it
 	idle     *time.Timer
 	used     time.Time
+	hidden   map[string]int   // what no message may hold beside the credentials
 	service  learned          // what is known of the service
 	systems  map[string]facts // and of its systems, by Target.System
 }
@@ -64,7 +65,7 @@ func newConn(ctx context.Context, d *Driver, g *gate, address string, t bmc.Targ
 	}
 	c := &conn{
 		d: d, gate: g, wire: w, prefix: strings.TrimRight(base.EscapedPath(), "/"), user: t.Username, password: t.Password,
-		systems: map[string]facts{}, used: d.o.Now(),
+		systems: map[string]facts{}, hidden: map[string]int{}, used: d.o.Now(),
 	}
 	base.Path, base.RawPath = "", ""
 	c.fish, err = gofish.ConnectContext(opened(ctx), gofish.ClientConfig{

@@ -163,6 +163,9 @@ func (d document) links(path ...string) []string {
 // localPath keeps the path and the query of a link: one that names a host is meant for this controller all the same, and
 // nothing is ever sent to another.
 func localPath(link string) string {
+	if strings.HasPrefix(link, "redfish/") {
+		link = "/" + link
+	}
 	u, err := url.Parse(link)
 	if err != nil || u.Path == "" || u.Path[0] != '/' {
 		return ""

@@ -21,10 +21,7 @@ func (m *machine) Identify(ctx context.Context) (bmc.Identity, error) {
 	if id.SystemID == "" {
 		id.SystemID = lastName(m.known().System)
 	}
-	if id.Vendor = m.c.known().Vendor; id.Vendor == "" && id.Manufacturer != "" {
-		id.Vendor = vendorName(id.Manufacturer)
-		m.c.learn(func(l *learned) { l.Vendor = id.Vendor })
-	}
+	id.Vendor = m.c.vendorOf(sys)
 	id.Weak = weakClaims(id)
 	if err := m.identifyManager(ctx, sys, &id); err != nil {
 		return bmc.Identity{}, err
@@ -43,14 +40,31 @@ func (m *machine) identifyManager(ctx context.Context, sys document, id *bmc.Ide
 	}
 	if accounts := m.c.known(); err == nil && accounts.Accounts != "" && accounts.Lockout == 0 {
 		if doc, _, err := m.c.get(ctx, accounts.Accounts); err == nil {
-			n := int(doc.whole("AccountLockoutThreshold"))
-			m.c.learn(func(l *learned) { l.Lockout = n })
+			m.c.learn(func(l *learned) { l.Lockout = threshold(doc) })
 		}
 	}
 	if ctx.Err() != nil {
 		return ended(ctx)
 	}
 	return nil
+}
+
+// vendorOf is whose quirks apply: as the service root tells, else who made the machine.
+func (c *conn) vendorOf(sys document) string {
+	vendor := c.known().Vendor
+	if maker := sys.text("Manufacturer"); vendor == "" && maker != "" {
+		vendor = vendorName(maker)
+		c.learn(func(l *learned) { l.Vendor = vendor })
+	}
+	return vendor
+}
+
+// threshold is after how many failures an account is locked; -1: never, as far as is told.
+func threshold(service document) int {
+	if n := service.whole("AccountLockoutThreshold"); n > 0 && n < 1000 {
+		return int(n)
+	}
+	return -1
 }
 
 // placeholders are what firmware writes where nobody gave a value.

@@ -24,7 +24,7 @@ const (
 type taking struct {
 	c     *conn
 	sys   document
-	root  string // the system's path
+	boxes []document // the chassis, once read
 	mu    sync.Mutex
 	notes []string
 	inv   bmc.Inventory
@@ -36,7 +36,7 @@ func (m *machine) Inspect(ctx context.Context) (bmc.Inventory, error) {
 	if err != nil {
 		return bmc.Inventory{}, err
 	}
-	t := &taking{c: m.c, sys: sys, root: m.known().System}
+	t := &taking{c: m.c, sys: sys}
 	t.inv.Sources = map[string]string{}
 	hw := &t.inv.Hardware
 	hw.Manufacturer, hw.Product = sys.text("Manufacturer"), sys.text("Model")
@@ -148,7 +148,7 @@ func (t *taking) processors(ctx context.Context) {
 		}
 	}
 	if summary := t.sys.whole("ProcessorSummary", "CoreCount"); summary > 0 && (cores == 0 || !known || s.missed) {
-		cores, s.found, s.missed = summary, true, s.missed && t.sys.link("Processors") != "" && s.found
+		cores, s.found = summary, true
 	}
 	if cores == 0 && t.sys.whole("ProcessorSummary", "Count") > 0 {
 		s.found, s.missed = true, true
@@ -172,12 +172,13 @@ func (t *taking) memory(ctx context.Context) {
 	t.inv.Sources["memory"] = s.String()
 }
 
-// drives reads Storage, else SimpleStorage. A drive that tells nothing is listed all the same: it may hold data.
+// drives reads Storage and what the chassis refers to, else SimpleStorage. A drive that tells nothing, or does not answer, is listed all the same: it may hold data.
 func (t *taking) drives(ctx context.Context) {
 	var s source
 	var links []string
 	seen := map[string]bool{}
 	for _, unit := range t.collection(ctx, &s, t.sys.link("Storage")) {
+		s.missed = s.missed || !unit.has("Drives")
 		for _, l := range unit.links("Drives") {
 			if !seen[canonical(l)] {
 				seen[canonical(l)] = true
@@ -185,22 +186,23 @@ func (t *taking) drives(ctx context.Context) {
 			}
 		}
 	}
-	docs := t.readAll(ctx, links)
-	for i, d := range docs {
-		if d == nil {
-			s.missed = true
-			t.note("drive " + lastName(links[i]) + " did not answer")
-			continue
-		}
-		if d.text("Status", "State") != string(schemas.AbsentState) {
-			t.addDrive(d, lastName(links[i]))
+	t.addDrives(ctx, &s, links, false)
+	var more []string
+	for _, chassis := range t.chassis(ctx) {
+		for _, l := range chassis.links("Links", "Drives") {
+			if !seen[canonical(l)] {
+				seen[canonical(l)] = true
+				more = append(more, l)
+			}
 		}
 	}
+	t.addDrives(ctx, &s, more, len(links) > 0)
+	links = append(links, more...)
 	if len(links) == 0 {
 		for _, unit := range t.collection(ctx, &s, t.sys.link("SimpleStorage")) {
 			for _, d := range unit.objects("Devices") {
 				if d.text("Status", "State") != string(schemas.AbsentState) {
-					t.addDrive(d, d.text("Name"))
+					s.missed = !t.addDrive(d, d.text("Name")) || s.missed
 				}
 			}
 		}
@@ -208,7 +210,33 @@ func (t *taking) drives(ctx context.Context) {
 	t.inv.Sources["drives"] = s.String()
 }
 
-func (t *taking) addDrive(d document, name string) {
+// addDrives lists drives by their links. named leaves out those without a name of their own: they may be listed already.
+func (t *taking) addDrives(ctx context.Context, s *source, links []string, named bool) {
+	for i, d := range t.readAll(ctx, links) {
+		s.found = true
+		if named && d.text("SerialNumber") == "" && wwn(d) == "" {
+			continue
+		}
+		if d == nil {
+			s.missed = true
+			t.note("drive " + lastName(links[i]) + " did not answer")
+		}
+		if d.text("Status", "State") != string(schemas.AbsentState) {
+			s.missed = !t.addDrive(d, lastName(links[i])) || s.missed
+		}
+	}
+}
+
+// chassis are those that the system is in; read once.
+func (t *taking) chassis(ctx context.Context) []document {
+	if t.boxes == nil {
+		t.boxes = t.readAll(ctx, t.sys.links("Links", "Chassis"))
+	}
+	return t.boxes
+}
+
+// addDrive lists one drive and reports whether its size is known. Null is not zero: a drive may hold data all the same.
+func (t *taking) addDrive(d document, name string) (sized bool) {
 	disk := node.Disk{Model: d.text("Model"), Serial: d.text("SerialNumber"), Bytes: d.whole("CapacityBytes"), WWN: wwn(d)}
 	if disk.WWN == "" && disk.Serial == "" {
 		disk.Path = name // all that tells it from another
@@ -218,10 +246,11 @@ func (t *taking) addDrive(d document, name string) {
 	}
 	for _, old := range t.inv.Hardware.Disks {
 		if old.Key() == disk.Key() {
-			return
+			return disk.Bytes > 0
 		}
 	}
 	t.inv.Hardware.Disks = append(t.inv.Hardware.Disks, disk)
+	return disk.Bytes > 0
 }
 
 // wwn is the drive's worldwide name, in the form that kernels write.

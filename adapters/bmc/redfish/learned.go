@@ -25,7 +25,7 @@ type learned struct {
 	Provider string `json:"provider,omitempty"` // the manager that provides the service
 	Vendor   string `json:"vendor,omitempty"`
 	Auth     string `json:"auth,omitempty"`    // basic: there are no sessions
-	Lockout  int    `json:"lockout,omitempty"` // failures after which an account is locked
+	Lockout  int    `json:"lockout,omitempty"` // failures after which an account is locked; -1: never
 	ETag     string `json:"etag,omitempty"`    // strong, none
 }
 

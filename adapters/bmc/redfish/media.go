@@ -17,6 +17,9 @@ import (
 // How long virtual media may take to be attached, in polls.
 const mediaPolls = 15
 
+// untold is how many looks without a connection are enough for an image that is in the drive: about ten seconds.
+const untold = 8
+
 // slot is one virtual drive.
 type slot struct {
 	path   string
@@ -52,20 +55,31 @@ func (s slot) rank() int {
 	return n
 }
 
-// holds reports whether something is in the drive, as far as the controller tells.
+// holds reports whether something may be in the drive: some controllers tell of an image that was taken out long ago.
 func (s slot) holds() bool {
-	in, _ := s.doc.flag("Inserted")
 	image := s.doc.text("Image")
-	return in || (image != "" && !strings.EqualFold(image, "none"))
+	return s.full() || (image != "" && !strings.EqualFold(image, "none"))
 }
 
-// attached reports whether the host sees this image in the drive.
-func (s slot) attached(image string) bool {
+// full reports whether something is in the drive; a controller that does not tell is asked for its image.
+func (s slot) full() bool {
 	in, known := s.doc.flag("Inserted")
-	if (known && !in) || s.doc.text("ConnectedVia") == string(schemas.NotConnectedConnectedVia) {
+	image := s.doc.text("Image")
+	return in || (!known && image != "" && !strings.EqualFold(image, "none"))
+}
+
+// shows reports whether the controller tells that this image is in the drive.
+func (s slot) shows(image string) bool {
+	in, known := s.doc.flag("Inserted")
+	if known && !in {
 		return false
 	}
 	return sameImage(s.doc.text("Image"), image) || (s.doc.text("Image") == "" && known && in)
+}
+
+// connected reports whether the host sees the drive; controllers that do not tell are believed.
+func (s slot) connected() bool {
+	return s.doc.text("ConnectedVia") != string(schemas.NotConnectedConnectedVia)
 }
 
 // sameImage compares as controllers repeat: without credentials, without the scheme, or the file's name alone.
@@ -85,12 +99,12 @@ func sameImage(got, want string) bool {
 	return strings.EqualFold(g.Host, w.Host) && g.Path == w.Path && (g.RawQuery == w.RawQuery || g.RawQuery == "")
 }
 
-// media is the slot for people, without credentials that the image's address may hold.
+// media is the slot for people, without what of the image's address may be secret.
 func (s slot) media() bmc.Media {
 	in, _ := s.doc.flag("Inserted")
 	image := s.doc.text("Image")
-	if u, err := url.Parse(image); err == nil && u.User != nil {
-		u.User = nil
+	if u, err := url.Parse(image); err == nil && (u.User != nil || u.RawQuery != "") {
+		u.User, u.RawQuery = nil, ""
 		image = u.String()
 	}
 	return bmc.Media{Slot: lastName(s.path), Image: image, Inserted: in, Connected: s.doc.text("ConnectedVia")}
@@ -177,24 +191,29 @@ func (m *machine) mediaCollections(ctx context.Context) ([]string, error) {
 // InsertMedia puts the image into the first drive that takes it. What is there goes first, also where the controller only
 // thinks that there is something: it tells of images that were taken out long ago.
 func (m *machine) InsertMedia(ctx context.Context, image string) (bmc.Media, error) {
-	if u, err := url.Parse(image); err != nil || u.Scheme == "" || u.Host == "" {
+	u, err := url.Parse(image)
+	if err != nil || u.Scheme == "" || u.Host == "" {
 		return bmc.Media{}, broken(bmc.Unsupported, "an image is an absolute URL")
 	}
+	defer m.c.hide(u.RawQuery, u.User.String())()
 	all, err := m.slots(ctx)
 	if err != nil {
 		return bmc.Media{}, err
 	}
 	var failed error
 	for _, s := range all {
+		emptied := true
 		if s.holds() {
-			if _, err := m.empty(ctx, s); err != nil && ctx.Err() != nil {
+			_, err := m.empty(ctx, s)
+			if err != nil && ctx.Err() != nil {
 				return bmc.Media{}, err
 			}
+			emptied = err == nil
 		}
 		err := m.insert(ctx, s, image)
 		var in slot
 		if err == nil || passing(err) {
-			in, err = m.awaitSlot(ctx, s, func(s slot) bool { return s.attached(image) })
+			in, err = m.awaitImage(ctx, s, image, emptied)
 		}
 		if err == nil {
 			m.learn(func(f *facts) { f.Media = s.path })
@@ -355,10 +374,10 @@ func (m *machine) awaitSlot(ctx context.Context, s slot, done func(slot) bool) (
 	defer cancel()
 	var last slot
 	for p := m.c.d.pace(); ; {
-		doc, a, err := m.c.get(ctx, s.path)
+		now, err := m.readSlot(ctx, s.path)
 		switch {
 		case err == nil:
-			if last = newSlot(s.path, doc, a); done(last) {
+			if last = now; done(last) {
 				return last, nil
 			}
 		case ctx.Err() != nil:
@@ -370,6 +389,19 @@ func (m *machine) awaitSlot(ctx context.Context, s slot, done func(slot) bool) (
 			return last, ended(wait)
 		}
 	}
+}
+
+// awaitImage waits until the host sees the image. Some controllers never tell that it does: there an image counts that
+// came into an empty drive and stayed.
+func (m *machine) awaitImage(ctx context.Context, s slot, image string, emptied bool) (slot, error) {
+	looks := 0
+	return m.awaitSlot(ctx, s, func(s slot) bool {
+		if !s.shows(image) {
+			return false
+		}
+		looks++
+		return s.connected() || (emptied && looks > untold)
+	})
 }
 
 // EjectMedia empties every drive for optical media.
@@ -414,16 +446,21 @@ func (m *machine) empty(ctx context.Context, s slot) (slot, error) {
 		return slot{}, failed
 	}
 	if failed != nil && !transient(a) {
-		doc, b, err := m.c.get(ctx, s.path)
-		if err != nil {
+		now, err := m.readSlot(ctx, s.path)
+		if err != nil || !now.full() {
 			return slot{}, err
 		}
-		if now := newSlot(s.path, doc, b); now.holds() {
-			return now, failed
-		}
-		return slot{}, nil
+		return now, failed
 	}
-	return m.awaitSlot(ctx, s, func(s slot) bool { return !s.holds() })
+	return m.awaitSlot(ctx, s, func(s slot) bool { return !s.full() })
+}
+
+func (m *machine) readSlot(ctx context.Context, path string) (slot, error) {
+	doc, a, err := m.c.get(ctx, path)
+	if err != nil {
+		return slot{}, err
+	}
+	return newSlot(path, doc, a), nil
 }
 
 // eject sends the action, with the empty object that some insist on, or takes the image out by PATCH.
@@ -431,7 +468,10 @@ func (m *machine) eject(ctx context.Context, s slot) (*answer, request, error) {
 	if s.eject != "" {
 		r := request{method: http.MethodPost, path: s.eject, body: struct{}{}}
 		a, err := m.c.do(ctx, r)
-		if err != nil || (a.status != 405 && a.status != 501) {
+		if err != nil || (a.status != 404 && a.status != 405 && a.status != 501) {
+			return a, r, err
+		}
+		if now, err := m.readSlot(ctx, s.path); err != nil || !now.full() {
 			return a, r, err
 		}
 	}

@@ -53,7 +53,7 @@ func (t *taking) adapters(ctx context.Context, s *source) []document {
 	for _, d := range t.collection(ctx, s, t.sys.link("NetworkInterfaces")) {
 		add(d.link("Links", "NetworkAdapter"))
 	}
-	for _, chassis := range t.readAll(ctx, t.sys.links("Links", "Chassis")) {
+	for _, chassis := range t.chassis(ctx) {
 		path := chassis.link("NetworkAdapters")
 		if path == "" {
 			continue

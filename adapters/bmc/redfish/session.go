@@ -180,7 +180,7 @@ func (c *conn) lockout(ctx context.Context) int {
 	if err != nil || !a.ok() {
 		return 0
 	}
-	n := int(a.doc().whole("AccountLockoutThreshold"))
+	n := threshold(a.doc())
 	c.learn(func(l *learned) { l.Lockout = n })
 	return n
 }
@@ -335,5 +335,23 @@ func (c *conn) secrets() []string {
 	if c.ticket != nil {
 		out = append(out, c.ticket.token)
 	}
+	for s := range c.hidden {
+		out = append(out, s)
+	}
 	return out
+}
+
+// hide keeps parts of an image's address out of messages until shown is called.
+func (c *conn) hide(parts ...string) (shown func()) {
+	count := func(by int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, s := range parts {
+			if c.hidden[s] += by; c.hidden[s] == 0 {
+				delete(c.hidden, s)
+			}
+		}
+	}
+	count(1)
+	return func() { count(-1) }
 }
