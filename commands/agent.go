@@ -60,8 +60,9 @@ func runsOS(in node.ProvisionState) bool {
 	switch in {
 	case node.Joined, node.Adopted, node.Deploying, node.Deployed, node.Rescue:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 func failedWithOS(state node.State) bool {

@@ -49,8 +49,8 @@ func (s *Service) Join(ctx context.Context, call Call, in JoinFacts) (agent.Stat
 		use.Agent = agent.OfSite(token.Token, use.KeyHash)
 	case jointoken.RoleNode:
 		use.Node = id.Of[id.Node](uuid.NewSHA1(uuid.UUID(token.Token.UUIDBytes()), []byte(use.KeyHash)))
-	}
-	if token.Role != jointoken.RoleSite {
+		use.Agent = agent.Of(use.Node)
+	case jointoken.RoleDiscovery, jointoken.RoleProvisioned:
 		use.Agent = agent.Of(use.Node)
 	}
 	if err := s.enter(ctx, call, token, use, in); err != nil {

@@ -21,8 +21,12 @@ func (s *Service) Accept(ctx context.Context, call Call, n id.Node) (NodeOutcome
 // StartWorkflow makes a workflow the node's active one; a second is CONFLICT. The workflow's id is derived from the event
 // that this appends, so that whoever looks next can finish what a crash left.
 func (s *Service) StartWorkflow(ctx context.Context, call Call, n id.Node, p node.Profile) (NodeOutcome, error) {
-	return s.onNode(ctx, call, n, principal.NodesProvision, func(_ node.State, v event.Version) (node.Command, error) {
-		return node.StartWorkflow{Workflow: WorkflowOf(n, v+1), Profile: p}, nil
+	return s.onNode(ctx, call, n, principal.NodesProvision, func(now node.State, v event.Version) (node.Command, error) {
+		w := WorkflowOf(n, v+1)
+		if now.Provision == node.Rescue && now.Unrescuing && !id.IsZero(now.UnrescueWorkflow) {
+			w = now.UnrescueWorkflow // told when it was asked for
+		}
+		return node.StartWorkflow{Workflow: w, Profile: p}, nil
 	})
 }
 
@@ -75,4 +79,10 @@ func (s *Service) LearnBMC(ctx context.Context, call Call, n id.Node, facts node
 // ObservePower stores a power state that was read; the same as before changes nothing.
 func (s *Service) ObservePower(ctx context.Context, call Call, n id.Node, p node.Power) (NodeOutcome, error) {
 	return s.provision(ctx, call, n, node.ObservePower{Power: p})
+}
+
+// FailPower says that the power action of that key came to nothing. The message is bounded; it must hold no secret.
+func (s *Service) FailPower(ctx context.Context, call Call, n id.Node, key string, code fault.Code, message string,
+) (NodeOutcome, error) {
+	return s.always(ctx, call, n, principal.NodesPower, node.FailPower{Key: key, Code: code, Message: message})
 }

@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -77,8 +78,14 @@ func (s *Service) Abandon(ctx context.Context, call Call, n id.Node, reason stri
 
 // Power asks for a power action. CONFLICT while a workflow is active on the node.
 func (s *Service) Power(ctx context.Context, call Call, n id.Node, action node.PowerAction) (NodeOutcome, error) {
-	return s.always(ctx, call, n, principal.NodesPower, node.AskPower{Action: action})
+	return s.onNode(ctx, call, n, principal.NodesPower, func(_ node.State, v event.Version) (node.Command, error) {
+		key := "power:" + n.String() + ":" + event.Position(v+1).String()
+		return node.AskPower{Action: action, Key: key, NotAfter: s.clock().UTC().Add(PowerPatience)}, nil
+	})
 }
+
+// PowerPatience is how long a power action may take before it is given up.
+const PowerPatience = 10 * time.Minute
 
 // SetMaintenance turns maintenance on, with a reason, or off.
 func (s *Service) SetMaintenance(ctx context.Context, call Call, n id.Node, on bool, reason string) (NodeOutcome, error) {

@@ -4,7 +4,7 @@ import "fmt"
 
 // Evolve folds one event.
 func Evolve(s State, e Event) State {
-	switch e := e.(type) {
+	switch e := e.(type) { //nolint:gochecksumtype // State holds the first event, which makes it look like one
 	case Requested:
 		return State{Requested: e, Status: Pending}
 	case HandedOut:

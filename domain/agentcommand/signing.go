@@ -15,10 +15,10 @@ func SigningInput(c id.AgentCommand, kind KindName, n id.Node, attempt int, boot
 	payloadDigest, resultDigest := sha256.Sum256(payload), sha256.Sum256(result)
 	out := []byte("better-compute/metal agent result v1\n")
 	for _, field := range [][]byte{
-		[]byte(c.String()), []byte(kind), []byte(n.String()), binary.BigEndian.AppendUint32(nil, uint32(attempt)), //nolint:gosec // at most 512
+		[]byte(c.String()), []byte(kind), []byte(n.String()), binary.BigEndian.AppendUint32(nil, uint32(attempt)),
 		[]byte(bootID), payloadDigest[:], resultDigest[:], []byte(at.UTC().Format(time.RFC3339Nano)),
 	} {
-		out = binary.BigEndian.AppendUint32(out, uint32(len(field))) //nolint:gosec // fields are short
+		out = binary.BigEndian.AppendUint32(out, uint32(len(field)))
 		out = append(out, field...)
 	}
 	return out
