@@ -1,6 +1,8 @@
 package node
 
 import (
+	"time"
+
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 )
@@ -70,8 +72,18 @@ type (
 	// ObservePower stores the power state that was read.
 	ObservePower struct{ Power Power }
 
-	// AskPower asks for a power action.
-	AskPower struct{ Action PowerAction }
+	// AskPower asks for a power action. Key names the agent command that carries it out, until NotAfter.
+	AskPower struct {
+		Action   PowerAction
+		Key      string
+		NotAfter time.Time
+	}
+	// FailPower says that the power action of that key came to nothing. Another action than the present one changes nothing.
+	FailPower struct {
+		Key     string
+		Code    fault.Code
+		Message string
+	}
 	// SetMaintenance turns maintenance on, with a reason, or off.
 	SetMaintenance struct {
 		On     bool
@@ -107,6 +119,7 @@ func (AttestWipe) nodeCommand()     {}
 func (LearnBMC) nodeCommand()       {}
 func (ObservePower) nodeCommand()   {}
 func (AskPower) nodeCommand()       {}
+func (FailPower) nodeCommand()      {}
 func (SetMaintenance) nodeCommand() {}
 func (Cordon) nodeCommand()         {}
 func (Uncordon) nodeCommand()       {}

@@ -238,6 +238,12 @@ func decideAxis(s State, c Command) ([]Event, error) {
 		return []Event{PowerObserved(c)}, nil
 	case AskPower:
 		return askPower(s, c)
+	case FailPower:
+		if s.PowerAction == "" || s.PowerKey != c.Key {
+			return nil, nil
+		}
+		failure := Failure{Code: string(c.Code), Message: bound(c.Message)}
+		return []Event{PowerFailed{Action: s.PowerAction, Key: c.Key, Error: failure}}, nil
 	case SetMaintenance:
 		return setMaintenance(s, c)
 	case Cordon:

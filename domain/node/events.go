@@ -1,6 +1,8 @@
 package node
 
 import (
+	"time"
+
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/id"
 )
@@ -25,6 +27,7 @@ var Events = event.Table(
 	event.Of[ReleasedUnverified](1, "node.release.unverified"),
 	event.Of[PowerAsked](1, "node.power.requested"),
 	event.Of[PowerObserved](1, "node.power.observed"),
+	event.Of[PowerFailed](1, "node.power.failed"),
 	event.Of[MaintenanceEntered](1, "node.maintenance.entered"),
 	event.Of[MaintenanceLeft](1, "node.maintenance.left"),
 	event.Of[Cordoned](1, "node.cordon.set"),
@@ -107,7 +110,16 @@ type ReleasedUnverified struct {
 
 // PowerAsked says that an operator asked for a power action.
 type PowerAsked struct {
+	Action   PowerAction `json:"action"`
+	Key      string      `json:"key,omitempty"` // of the agent command that carries it out
+	NotAfter time.Time   `json:"notAfter,omitzero"`
+}
+
+// PowerFailed says that a power action came to nothing.
+type PowerFailed struct {
 	Action PowerAction `json:"action"`
+	Key    string      `json:"key"`
+	Error  Failure     `json:"error"`
 }
 
 // PowerObserved says that the machine's power state changed.
@@ -165,6 +177,9 @@ func (ReleasedUnverified) EventType() string { return "node.release.unverified" 
 func (PowerAsked) EventType() string { return "node.power.requested" }
 
 // EventType is the stored name.
+func (PowerFailed) EventType() string { return "node.power.failed" }
+
+// EventType is the stored name.
 func (PowerObserved) EventType() string { return "node.power.observed" }
 
 // EventType is the stored name.
@@ -194,6 +209,7 @@ func (UnrescueAsked) nodeEvent()      {}
 func (ReleasedUnverified) nodeEvent() {}
 func (PowerAsked) nodeEvent()         {}
 func (PowerObserved) nodeEvent()      {}
+func (PowerFailed) nodeEvent()        {}
 func (MaintenanceEntered) nodeEvent() {}
 func (MaintenanceLeft) nodeEvent()    {}
 func (Cordoned) nodeEvent()           {}

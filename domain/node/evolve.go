@@ -24,13 +24,15 @@ func Evolve(s State, e Event) State {
 	case WorkflowStarted:
 		s.Workflow = &Workflow{ID: e.Workflow, Profile: e.Profile, Run: e.Run}
 	case UnrescueAsked:
-		s.Unrescuing = true
+		s.Unrescuing, s.UnrescueWorkflow = true, e.Workflow
 	case ReleasedUnverified:
 		s.ReleaseUnverified = true
 	case PowerAsked:
-		s.PowerAction = e.Action
+		s.PowerAction, s.PowerKey, s.PowerNotAfter, s.PowerError = e.Action, e.Key, e.NotAfter, nil
 	case PowerObserved:
-		s.Power, s.PowerAction = e.Power, ""
+		s.Power, s.PowerAction, s.PowerError = e.Power, "", nil
+	case PowerFailed:
+		s.PowerAction, s.PowerError = "", &e.Error
 	case MaintenanceEntered:
 		s.Maintenance = &Mark{Reason: e.Reason}
 	case MaintenanceLeft:

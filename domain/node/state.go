@@ -4,6 +4,8 @@
 package node
 
 import (
+	"time"
+
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/id"
 )
@@ -37,18 +39,23 @@ type State struct {
 	Power       Power       `json:"power,omitempty"`       // as last observed
 	PowerAction PowerAction `json:"powerAction,omitempty"` // as last asked for and not yet observed
 
-	Workflow       *Workflow      `json:"workflow,omitempty"`    // the active one
-	LastWorkflow   id.Workflow    `json:"lastWorkflow,omitzero"` // the newest that ended or was aborted
-	LastRun        int            `json:"lastRun,omitempty"`     // its run number
-	LastProfile    *Profile       `json:"lastProfile,omitempty"` // its profile
-	Profile        *Profile       `json:"profile,omitempty"`     // of the deploy, kept until a wipe is verified
-	ReleaseWipe    WipeMethod     `json:"releaseWipe,omitempty"` // asked by undeploy or retire
-	RescueUp       bool           `json:"rescueUp,omitempty"`    // the rescue ramdisk has booted
-	Unrescuing     bool           `json:"unrescuing,omitempty"`  // the operator asked to leave rescue
-	FailedFrom     ProvisionState `json:"failedFrom,omitempty"`
-	FailedBy       Verb           `json:"failedBy,omitempty"`      // fail or abort
-	FailedWorkflow id.Workflow    `json:"failedWorkflow,omitzero"` // that failed or was aborted
-	LastError      *Failure       `json:"lastError,omitempty"`
+	PowerKey      string    `json:"powerKey,omitempty"`     // of the agent command that carries the action out
+	PowerNotAfter time.Time `json:"powerNotAfter,omitzero"` // when the action is given up
+	PowerError    *Failure  `json:"powerError,omitempty"`   // why the newest action came to nothing
+
+	Workflow         *Workflow      `json:"workflow,omitempty"`        // the active one
+	LastWorkflow     id.Workflow    `json:"lastWorkflow,omitzero"`     // the newest that ended or was aborted
+	LastRun          int            `json:"lastRun,omitempty"`         // its run number
+	LastProfile      *Profile       `json:"lastProfile,omitempty"`     // its profile
+	Profile          *Profile       `json:"profile,omitempty"`         // of the deploy, kept until a wipe is verified
+	ReleaseWipe      WipeMethod     `json:"releaseWipe,omitempty"`     // asked by undeploy or retire
+	RescueUp         bool           `json:"rescueUp,omitempty"`        // the rescue ramdisk has booted
+	Unrescuing       bool           `json:"unrescuing,omitempty"`      // the operator asked to leave rescue
+	UnrescueWorkflow id.Workflow    `json:"unrescueWorkflow,omitzero"` // the id that metal-unrescue runs under
+	FailedFrom       ProvisionState `json:"failedFrom,omitempty"`
+	FailedBy         Verb           `json:"failedBy,omitempty"`      // fail or abort
+	FailedWorkflow   id.Workflow    `json:"failedWorkflow,omitzero"` // that failed or was aborted
+	LastError        *Failure       `json:"lastError,omitempty"`
 
 	Wipe              *Wipe `json:"wipe,omitempty"`              // the newest since the disks were last written
 	ReleaseUnverified bool  `json:"releaseUnverified,omitempty"` // reached ready without a verified wipe, by pool policy
