@@ -160,12 +160,20 @@ func (c *Context) session(ctx context.Context) (Session, error) {
 // earlier decodes the result of the newest succeeded step with the action; false: there is none.
 func earlier[T any](c *Context, action string) (result T, found bool, err error) {
 	raw, found := c.Result(action)
-	if !found || len(raw) == 0 {
+	if !found {
 		return result, false, nil
 	}
-	if err := json.Unmarshal(raw, &result); err != nil {
-		return result, false, fault.Wrap(err, fault.InvalidConfig, "the result of %s is not of the form that step %s reads",
-			action, c.Step.ID)
+	result, err = decodeResult[T](action, raw)
+	return result, err == nil, err
+}
+
+func decodeResult[T any](action string, raw json.RawMessage) (result T, err error) {
+	if len(raw) == 0 {
+		return result, nil
 	}
-	return result, true, nil
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return result, fault.Wrap(err, fault.InvalidConfig, "the result of %s is not of the form that is read from it", action).
+			WithDetail("path", "result")
+	}
+	return result, nil
 }

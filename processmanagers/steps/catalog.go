@@ -115,3 +115,11 @@ func defect(s Step, path, what string) error {
 	return fault.New(fault.InvalidConfig, "step %q: %s %s", s.ID, path, what).
 		WithDetail("step", s.ID).WithDetail("path", path)
 }
+
+// Shipped lists the steps that come with the product.
+func Shipped() []Step {
+	return slices.Concat(
+		bmcSteps(), powerSteps(), mediaSteps(), bootSteps(), ramdiskSteps(), inspectSteps(), burninSteps(), diskSteps(),
+		deploySteps(), userDataSteps(), waitSteps(), httpSteps(), certSteps(),
+	)
+}

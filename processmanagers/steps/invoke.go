@@ -5,41 +5,55 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/node"
 )
 
+// operation is one thing that a driver is asked to do; name tells it from the step's other agent commands.
+type operation struct {
+	concern, verb string
+	with          any
+	name          string
+	timeout       time.Duration // as Order's
+}
+
 // Invoke has the site agent's driver do one operation on the machine's controller, once per name and attempt, and gives the
 // operation's result. What the driver learned about the controller is stored. NotReady and errors: as AwaitCommand;
 // INVALID_STATE for a machine without a BMC.
-func (c *Context) Invoke(ctx context.Context, concern, operation string, with any, name string) (json.RawMessage, error) {
+func (c *Context) Invoke(ctx context.Context, concern, verb string, with any, name string) (json.RawMessage, error) {
+	result, _, err := c.drive(ctx, operation{concern: concern, verb: verb, with: with, name: name})
+	return result, err
+}
+
+func (c *Context) drive(ctx context.Context, o operation) (json.RawMessage, agentcommand.State, error) {
 	done, err := c.await(ctx, Order{
-		Kind: agentcommand.DriverInvoke, Role: agentcommand.RoleSite, Name: name,
-		Make: func() (any, error) { return c.invocation(concern, operation, with) },
+		Kind: agentcommand.DriverInvoke, Role: agentcommand.RoleSite, Name: o.name, Timeout: o.timeout,
+		Make: func() (any, error) { return c.invocation(o) },
 	})
 	if err != nil {
-		return nil, err
+		return nil, done, err
 	}
 	var asked agentcommand.Invoke
 	var told agentcommand.Invoked
 	if err := errors.Join(json.Unmarshal(done.Payload, &asked), json.Unmarshal(done.Result, &told)); err != nil {
-		return nil, badAnswer(err, concern+"."+operation)
+		return nil, done, badAnswer(err, o.concern+"."+o.verb)
 	}
-	return told.Result, c.learn(ctx, asked, told)
+	return told.Result, done, c.learn(ctx, asked, told)
 }
 
-// invoke is Invoke with a decoded result.
-func invoke[T any](ctx context.Context, c *Context, concern, operation string, with any, name string) (result T, err error) {
-	raw, err := c.Invoke(ctx, concern, operation, with, name)
+// invoke is drive with a decoded result.
+func invoke[T any](ctx context.Context, c *Context, o operation) (result T, done agentcommand.State, err error) {
+	raw, done, err := c.drive(ctx, o)
 	if err != nil || len(raw) == 0 {
-		return result, err
+		return result, done, err
 	}
 	if err := json.Unmarshal(raw, &result); err != nil {
-		return result, badAnswer(err, concern+"."+operation)
+		return result, done, badAnswer(err, o.concern+"."+o.verb)
 	}
-	return result, nil
+	return result, done, nil
 }
 
 func badAnswer(err error, what string) error {
@@ -47,7 +61,7 @@ func badAnswer(err error, what string) error {
 		WithDetail("reason", "bad-answer")
 }
 
-func (c *Context) invocation(concern, operation string, with any) (agentcommand.Invoke, error) {
+func (c *Context) invocation(o operation) (agentcommand.Invoke, error) {
 	at := c.Node.BMC
 	if at == nil {
 		return agentcommand.Invoke{}, fault.New(fault.InvalidState, "the node has no BMC").
@@ -61,7 +75,7 @@ func (c *Context) invocation(concern, operation string, with any) (agentcommand.
 	if err != nil {
 		return agentcommand.Invoke{}, err
 	}
-	input, err := json.Marshal(with)
+	input, err := json.Marshal(o.with)
 	if err != nil {
 		return agentcommand.Invoke{}, err
 	}
@@ -69,7 +83,7 @@ func (c *Context) invocation(concern, operation string, with any) (agentcommand.
 		input = nil
 	}
 	return agentcommand.Invoke{
-		Driver: c.driver(concern), Concern: concern, Operation: operation, With: input,
+		Driver: c.driver(o.concern), Concern: o.concern, Operation: o.verb, With: input,
 		BMC: agentcommand.BMC{
 			Address: at.Address, TLS: trust, CredentialsRef: string(at.Credentials),
 			System: c.Node.Learned.System, Quirks: c.Node.Learned.Quirks,

@@ -1,0 +1,151 @@
+package steps
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/profile"
+	"github.com/better-compute/metal/domain/workflow"
+)
+
+const (
+	actionEntry         = "boot.entry"
+	actionEnsureRamdisk = "metal.ensureRamdisk"
+)
+
+// entrySet is the result of boot.entry.
+type entrySet struct {
+	BootEntry bool         `json:"bootEntry"`
+	MACs      []string     `json:"macs"`
+	JoinToken id.JoinToken `json:"joinTokenId"`
+}
+
+type entryCleared struct {
+	Cleared bool `json:"cleared"`
+}
+
+func bootSteps() []Step {
+	onSite := []profile.Where{profile.OnSite}
+	return []Step{
+		Define(profile.Spec{
+			ID: actionEntry, Timeout: 10 * time.Minute, Relays: onSite, Sends: []string{string(agentcommand.BootEntrySet)},
+			Cleanup: &profile.Step{Use: "boot.clear"},
+			Summary: "Has the site boot the machine into the ramdisk when it next boots from the network.",
+		}, setEntryStep),
+		Define(profile.Spec{
+			ID: "boot.clear", Timeout: 2 * time.Minute, Relays: onSite, Sends: []string{string(agentcommand.BootEntryClear)},
+			Summary: "Takes the machine's boot entry away: it boots from its next device.",
+		}, clearEntry),
+		Agent(profile.Spec{
+			ID: "boot.kexec", RunsOn: profile.OnRamdisk, Command: string(agentcommand.BootKexec), Rejoin: true,
+			Timeout: 20 * time.Minute,
+			Summary: "Starts the installed OS from the ramdisk, and waits until its agent joins.",
+		}, Hooks[None]{Payload: kexec}),
+		Agent(profile.Spec{
+			ID: "node.reboot", RunsOn: profile.OnNode, Command: string(agentcommand.NodeReboot), Rejoin: true,
+			Timeout: 20 * time.Minute,
+			Summary: "Reboots the machine from its OS, and waits until its agent is back.",
+		}, Hooks[None]{}),
+	}
+}
+
+func setEntryStep(ctx context.Context, c *Context, _ None) (any, error) {
+	if err := c.setEntry(ctx, "", "token"); err != nil {
+		return nil, err
+	}
+	token, _, err := c.discoveryToken(ctx, "token")
+	return entrySet{BootEntry: true, MACs: c.macs(), JoinToken: token}, err
+}
+
+// setEntry sets a boot entry with a fresh single-use token for this machine, once per name and attempt.
+func (c *Context) setEntry(ctx context.Context, name, tokenName string) error {
+	_, err := c.await(ctx, Order{
+		Kind: agentcommand.BootEntrySet, Role: agentcommand.RoleSite, Name: name,
+		Make: func() (any, error) { return c.bootEntry(ctx, tokenName) },
+	})
+	return err
+}
+
+func (c *Context) bootEntry(ctx context.Context, tokenName string) (agentcommand.BootEntry, error) {
+	none := agentcommand.BootEntry{}
+	macs := c.macs()
+	switch {
+	case len(macs) == 0:
+		return none, fault.New(fault.InvalidState, "no MAC address of the machine is known, so it can't be booted from the network").
+			WithRemedy("enroll the machine with its MAC addresses: its BMC tells none")
+	case c.Ports.Config.Kernel == "" || c.Ports.Config.Initrd == "":
+		return none, c.lacks("config.kernel and config.initrd")
+	case c.Ports.Secrets == nil:
+		return none, c.lacks("secrets")
+	}
+	_, token, err := c.discoveryToken(ctx, tokenName)
+	if err != nil {
+		return none, err
+	}
+	ref, err := c.Ports.Secrets.Put(ctx, c.CommandKey(tokenName), []byte(token))
+	if err != nil {
+		return none, err
+	}
+	return agentcommand.BootEntry{
+		NodeID: c.Node.ID.String(), MACs: macs, TokenRef: string(ref),
+		Kernel: c.Ports.Config.Kernel, Initrd: c.Ports.Config.Initrd, Args: c.Ports.Config.KernelArgs,
+		ExpiresAt: c.Deadline.UTC(),
+	}, nil
+}
+
+// macs are the addresses that the machine may boot from: those it was enrolled with, and those that were found.
+func (c *Context) macs() []string {
+	macs := slices.Clone(c.Node.MACs)
+	for _, found := range []*node.Hardware{c.Node.Hardware.InBand, c.Node.Hardware.OutOfBand} {
+		if found == nil {
+			continue
+		}
+		for _, nic := range found.NICs {
+			if mac := strings.ToLower(nic.MAC); mac != "" && !slices.Contains(macs, mac) {
+				macs = append(macs, mac)
+			}
+		}
+	}
+	return macs
+}
+
+// clearEntry sends nothing where every step of the workflow that could have set an entry says that it did not.
+func clearEntry(ctx context.Context, c *Context, _ None) (any, error) {
+	if c.noEntry() {
+		return entryCleared{}, nil
+	}
+	_, err := c.AwaitCommand(ctx, Order{
+		Kind: agentcommand.BootEntryClear, Role: agentcommand.RoleSite,
+		Payload: agentcommand.BootEntryGone{NodeID: c.Node.ID.String()},
+	})
+	return entryCleared{Cleared: err == nil}, err
+}
+
+func (c *Context) noEntry() bool {
+	asked := false
+	for _, s := range c.Workflow.Steps {
+		if s.Action != actionEntry && s.Action != actionEnsureRamdisk || !s.Started {
+			continue
+		}
+		asked = true
+		told, err := decodeResult[struct {
+			BootEntry bool `json:"bootEntry"`
+		}](s.Action, s.Result)
+		if s.State != workflow.StepSucceeded || err != nil || told.BootEntry {
+			return false
+		}
+	}
+	return asked
+}
+
+// kexec boots the disk that was written.
+func kexec(_ context.Context, c *Context, _ None) (any, error) {
+	written, _, err := earlier[deployed](c, actionDeploy)
+	return agentcommand.Kexec{Disk: written.Disk}, err
+}

@@ -1,0 +1,75 @@
+package steps
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/profile"
+)
+
+// inventory is what the steps read of a driver's answer to inspect.outOfBand.
+type inventory struct {
+	Hardware node.Hardware     `json:"hardware"`
+	Notes    []string          `json:"notes,omitempty"`
+	Sources  map[string]string `json:"sources,omitempty"`
+}
+
+// inspected is the result of both inspections: the inventory itself is the node's.
+type inspected struct {
+	Manufacturer string            `json:"manufacturer,omitempty"`
+	Product      string            `json:"product,omitempty"`
+	Cores        int               `json:"cores"`
+	MemoryBytes  int64             `json:"memoryBytes"`
+	Disks        int               `json:"disks"`
+	NICs         int               `json:"nics"`
+	Devices      int               `json:"devices"`
+	Notes        []string          `json:"notes,omitempty"`
+	Sources      map[string]string `json:"sources,omitempty"`
+}
+
+func inspectSteps() []Step {
+	return []Step{
+		Define(relaying("inspect.outOfBand", "Takes the inventory that the BMC tells. What it does not tell is no fault.",
+			15*time.Minute), inspectOutOfBand),
+		Agent(profile.Spec{
+			ID: "inspect.hardware", RunsOn: profile.OnRamdisk, Command: string(agentcommand.InspectHardware),
+			Timeout: 15 * time.Minute,
+			Summary: "Takes the inventory from inside the machine.",
+		}, Hooks[None]{Settled: inspectedInBand}),
+	}
+}
+
+func inspectOutOfBand(ctx context.Context, c *Context, _ None) (any, error) {
+	found, _, err := invoke[inventory](ctx, c, operation{concern: "inspect", verb: "outOfBand"})
+	if err != nil {
+		return nil, err
+	}
+	result := summary(found.Hardware)
+	result.Notes, result.Sources = found.Notes, found.Sources
+	return result, c.record(ctx, node.OutOfBand, found.Hardware)
+}
+
+func inspectedInBand(ctx context.Context, c *Context, _ None, done Awaited) (any, error) {
+	var found node.Hardware
+	if err := json.Unmarshal(done.Result, &found); err != nil {
+		return nil, badAnswer(err, "inspect.hardware")
+	}
+	return summary(found), c.record(ctx, node.InBand, found)
+}
+
+func (c *Context) record(ctx context.Context, from node.Source, found node.Hardware) error {
+	if c.Ports.Nodes == nil {
+		return c.lacks("nodes")
+	}
+	return c.Ports.Nodes.RecordHardware(ctx, c.Node.ID, from, found)
+}
+
+func summary(h node.Hardware) inspected {
+	return inspected{
+		Manufacturer: h.Manufacturer, Product: h.Product, Cores: h.Cores, MemoryBytes: h.MemoryBytes,
+		Disks: len(h.Disks), NICs: len(h.NICs), Devices: len(h.Devices),
+	}
+}
