@@ -179,6 +179,7 @@ func (a *API) operations() {
 	a.tenantOperations()
 	a.siteOperations()
 	a.poolOperations()
+	a.workflowOperations()
 	a.principalOperations()
 	a.feed()
 	a.findings()

@@ -31,10 +31,17 @@ type creates[B any] struct {
 func listOf[T, C any](ctx context.Context, a *API, f Fresh, p Paging,
 	read func(*Identity) ([]T, string, error), as func(T) C,
 ) (*answer, error) {
-	if err := a.await(ctx, authz.Name, f); err != nil {
+	return listIn(ctx, a, authz.Name, f, p, read, as)
+}
+
+// listIn is listOf over a read model.
+func listIn[T, C any](ctx context.Context, a *API, model string, f Fresh, p Paging,
+	read func(*Identity) ([]T, string, error), as func(T) C,
+) (*answer, error) {
+	if err := a.await(ctx, model, f); err != nil {
 		return nil, err
 	}
-	reached := a.waiter.Position(authz.Name)
+	reached := a.waiter.Position(model)
 	found, next, err := read(requestOf(ctx).who)
 	if err != nil {
 		return nil, readFault(err)
@@ -50,10 +57,17 @@ func listOf[T, C any](ctx context.Context, a *API, f Fresh, p Paging,
 func single[T, C any](ctx context.Context, a *API, f Fresh, read func(*Identity) (T, error), as func(T) C,
 	version func(T) event.Version,
 ) (*answer, error) {
-	if err := a.await(ctx, authz.Name, f); err != nil {
+	return singleIn(ctx, a, authz.Name, f, read, as, version)
+}
+
+// singleIn is single over a read model.
+func singleIn[T, C any](ctx context.Context, a *API, model string, f Fresh, read func(*Identity) (T, error), as func(T) C,
+	version func(T) event.Version,
+) (*answer, error) {
+	if err := a.await(ctx, model, f); err != nil {
 		return nil, err
 	}
-	reached := a.waiter.Position(authz.Name)
+	reached := a.waiter.Position(model)
 	found, err := read(requestOf(ctx).who)
 	if err != nil {
 		return nil, readFault(err)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -33,6 +34,7 @@ type followEvents struct {
 	Last    string   `header:"Last-Event-ID" doc:"as after, and over it"`
 	Tenant  string   `query:"tenant"`
 	Subject string   `query:"subject" doc:"such as node/node_01k…"`
+	Node    string   `query:"node" doc:"a machine's id: its own events, and those of its workflows and agent commands"`
 	Type    []string `query:"type" doc:"types, separated by commas; one that ends in * is a prefix"`
 }
 
@@ -41,6 +43,7 @@ type feedFilter struct {
 	scope   projections.Scope
 	tenant  string
 	subject string
+	node    string // as it stands in the data of events that are about the machine but not of its stream
 	types   []string
 }
 
@@ -49,6 +52,8 @@ func (f feedFilter) takes(e event.Recorded) bool {
 	case !f.scope.Reaches(projections.Place{Tenant: e.Meta.Tenant}):
 		return false
 	case f.tenant != "" && f.tenant != e.Meta.Tenant, f.subject != "" && f.subject != e.Meta.Subject:
+		return false
+	case f.node != "" && e.Meta.Subject != "node/"+f.node && !bytes.Contains(e.Data, []byte(`"nodeId":"`+f.node+`"`)):
 		return false
 	case len(f.types) == 0:
 		return true
@@ -71,6 +76,13 @@ func (a *API) follow(ctx context.Context, in *followEvents) (func(huma.Context),
 	}
 	if err := a.visibleTenant(ctx, filter.scope, in.Tenant); err != nil {
 		return nil, err
+	}
+	if in.Node != "" {
+		n, err := idAt[id.Node]("query.node", in.Node)
+		if err != nil {
+			return nil, err
+		}
+		filter.node = n.String()
 	}
 	from, err := a.followFrom(ctx, in)
 	if err != nil {

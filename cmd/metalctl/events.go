@@ -45,6 +45,7 @@ func newEvents(a *app) *cobra.Command {
 	flags.Uint64Var(&f.after, "after", 0, "begin after this position of the log; 0: from the beginning")
 	flags.StringVar(&f.feed.Tenant, "tenant", "", "of this tenant")
 	flags.StringVar(&f.feed.Subject, "subject", "", "about this, such as node/node_01k…")
+	flags.StringVar(&f.feed.Node, "node", "", "of this machine, its workflows and its agent commands")
 	flags.StringSliceVar(&f.feed.Types, "type", nil, "of this type, or of all that begin so: node.*; repeat for more")
 	flags.IntVar(&f.limit, "limit", 0, "stop after this many; 0: none")
 	return cmd

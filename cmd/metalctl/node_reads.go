@@ -42,7 +42,10 @@ func newGetNode(a *app) *cobra.Command {
 			if err := nodeKind.one(a, n); err != nil || !watch {
 				return err
 			}
-			return a.watchNode(cmd.Context(), c, n, func(n contract.Node, _ contract.Event) (bool, error) {
+			return a.watchNode(cmd.Context(), c, n, func(n contract.Node, e contract.Event) (bool, error) {
+				if e.Subject != "node/"+n.ID {
+					return false, nil
+				}
 				return false, nodeKind.one(a, n)
 			})
 		},

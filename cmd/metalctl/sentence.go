@@ -7,17 +7,20 @@ import (
 	"sync"
 
 	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/pool"
 	"github.com/better-compute/metal/domain/principal"
 	"github.com/better-compute/metal/domain/site"
 	"github.com/better-compute/metal/domain/tenant"
+	"github.com/better-compute/metal/domain/workflow"
 )
 
 // decoder reads events with the tables that this program was built with.
 var decoder = sync.OnceValues(func() (*event.Registry, error) {
-	return event.NewRegistry(node.Events, tenant.Events, site.Events, pool.Events, principal.Events)
+	return event.NewRegistry(node.Events, workflow.Events, agentcommand.Events, tenant.Events, site.Events, pool.Events,
+		principal.Events)
 })
 
 // sentence says what an event tells, in a few words. An event that this program does not know is told by its type.
@@ -33,6 +36,10 @@ func sentence(e contract.Event) string {
 	switch k := known.(type) {
 	case node.Event:
 		return nodeSentence(k)
+	case workflow.Event:
+		return workflowSentence(k)
+	case agentcommand.Event:
+		return agentCommandSentence(k)
 	case principal.Event:
 		return principalSentence(k)
 	case tenant.Created:

@@ -16,17 +16,23 @@ const (
 	mostCompletions    = 100
 )
 
-// watchNode calls show with the machine after every event of it, from the state n on, until show is done or the context
+// watchNode calls show with the machine after every event of it, its workflows and its agent commands, from the state n on, until show is done or the context
 // ends. A watch that a person ends is no failure.
 func (a *app) watchNode(ctx context.Context, c *client.Client, n contract.Node,
 	show func(contract.Node, contract.Event) (done bool, err error),
 ) error {
-	for e, err := range c.Follow(ctx, client.Feed{After: &n.Position, Subject: "node/" + n.ID}) {
+	for e, err := range c.Follow(ctx, client.Feed{After: &n.Position, Node: n.ID}) {
 		if err != nil {
 			return err
 		}
 		if e.Position <= n.Position {
 			continue // what was shown already holds it
+		}
+		if e.Subject != "node/"+n.ID { // of its workflows and agent commands
+			if done, err := show(n, e); err != nil || done {
+				return err
+			}
+			continue
 		}
 		if n, err = c.GetNode(ctx, n.ID, client.AtPosition(e.Position)); err != nil {
 			return err

@@ -42,9 +42,13 @@ func (a *app) watchVerb(ctx context.Context, c *client.Client, n contract.Node) 
 		return restingWell(n)
 	}
 	a.say("watching %s; interrupt to stop, the machine goes on", n.ID)
-	var last contract.Node
+	last := n
 	err := a.watchNode(ctx, c, n, func(now contract.Node, e contract.Event) (bool, error) {
 		last = now
+		if e.Subject != "node/"+now.ID {
+			a.sayStep(e)
+			return false, nil
+		}
 		if err := a.rows(nodeKind, now); err != nil {
 			return false, err
 		}

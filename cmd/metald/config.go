@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/cmd/metald/plane"
 )
 
 // config is everything that a running control plane is told.
@@ -142,4 +143,13 @@ func (c *config) adminToken(w *issues) string {
 		w.option("admin-token-file", "%s is empty", c.adminTokenFile)
 	}
 	return token
+}
+
+// plane is what the options say to a control plane.
+func (c *config) plane(master postgres.MasterKey, token string) plane.Config {
+	return plane.Config{
+		Postgres: c.postgres, EventStore: c.eventstore, MasterKey: master, AdminToken: token,
+		Listen: c.listen, TLSCert: c.tlsCert, TLSKey: c.tlsKey, InsecureHTTP: c.insecureHTTP,
+		Policies: c.policies, Drain: c.drain, Logger: c.logger(), Version: version(),
+	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/adapters/postgres/cluster"
+	"github.com/better-compute/metal/cmd/metald/plane"
 	"github.com/better-compute/metal/domain/fault"
 )
 
@@ -77,7 +78,7 @@ func dev(ctx context.Context, c config, dir string) (err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	if err := free(ctx, c.listen); err != nil { // before a database is made for nothing
+	if err := plane.Free(ctx, c.listen); err != nil { // before a database is made for nothing
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // G301: the database's own account must pass through
@@ -88,7 +89,6 @@ func dev(ctx context.Context, c config, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	logger := c.logger()
 	private, err := cluster.Start(ctx, cluster.Options{DataDir: database})
 	if err != nil {
 		return err
@@ -107,8 +107,8 @@ func dev(ctx context.Context, c config, dir string) (err error) {
 		return err
 	}
 	return whileUp(ctx, private.Ended(), database+".log", func(ctx context.Context) error {
-		return run(ctx, c, master, token, logger, func(address string) {
-			fmt.Printf(devBanner, address, token, filepath.Join(dir, "admin-token"), dir)
+		return plane.Run(ctx, c.plane(master, token), func(a plane.Addresses) {
+			fmt.Printf(devBanner, a.API, token, filepath.Join(dir, "admin-token"), dir)
 		})
 	})
 }

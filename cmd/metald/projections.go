@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/better-compute/metal/cmd/metald/plane"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/projections"
 )
@@ -55,7 +56,7 @@ func projectionCommand(use, short, long string, do func(context.Context, *projec
 
 func modelNames() []string {
 	var names []string
-	for _, p := range readModels() {
+	for _, p := range plane.ReadModels() {
 		names = append(names, p.Name)
 	}
 	return names
@@ -73,12 +74,12 @@ func onProjections(ctx context.Context, c config, names []string, do func(contex
 	if len(names) == 0 {
 		names = known
 	}
-	s, err := openStores(ctx, c, c.logger())
+	s, err := plane.OpenStores(ctx, c.postgres, c.eventstore, c.logger())
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	runner, err := projections.NewRunner(s.pool, s.log, readModels()...)
+	defer s.Close()
+	runner, err := projections.NewRunner(s.Pool, s.Log, plane.ReadModels()...)
 	if err != nil {
 		return err
 	}

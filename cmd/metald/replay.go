@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/better-compute/metal/cmd/metald/plane"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
@@ -60,19 +61,19 @@ func parseUntil(w *issues, until string) *history.Moment {
 }
 
 func replay(ctx context.Context, w io.Writer, c config, stream event.Stream, moment *history.Moment) error {
-	s, err := openStores(ctx, c, c.logger())
+	s, err := plane.OpenStores(ctx, c.postgres, c.eventstore, c.logger())
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if stream.Category() != node.Category {
-		return replayEvents(ctx, w, s.log, stream)
+		return replayEvents(ctx, w, s.Log, stream)
 	}
 	n, err := id.Parse[id.Node](stream.ID())
 	if err != nil {
 		return fault.New(fault.InvalidInput, "%s", err)
 	}
-	steps, err := history.Replay(ctx, s.log, n, moment, time.Now())
+	steps, err := history.Replay(ctx, s.Log, n, moment, time.Now())
 	if err != nil {
 		return err
 	}

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"os"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/better-compute/metal/adapters/postgres"
-	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/cmd/metald/plane"
 )
 
 func serveCommand() *cobra.Command {
@@ -47,33 +44,7 @@ The first start makes the first administrator and prints its token, once, to sta
 
 func serve(ctx context.Context, c config, master postgres.MasterKey, token string) error {
 	logger := c.logger()
-	return run(ctx, c, master, token, logger, func(address string) {
-		logger.Info("serving", "address", address, "version", version())
+	return plane.Run(ctx, c.plane(master, token), func(a plane.Addresses) {
+		logger.Info("serving", "address", a.API, "version", version())
 	})
 }
-
-// administrator makes sure that somebody can log in: with the token that was given, or, at the first start, with one that
-// is made and printed once.
-func administrator(ctx context.Context, service *commands.Service, secrets *postgres.Secrets, given string, logger *slog.Logger,
-) error {
-	hasToken, err := service.Bootstrap(ctx)
-	if err != nil {
-		return err
-	}
-	switch {
-	case given != "":
-		return service.GiveAdministratorToken(ctx, given, "set by file")
-	case hasToken:
-		return nil
-	}
-	token := secrets.Mint(firstToken)
-	if err := service.GiveAdministratorToken(ctx, token, "made at the first start"); err != nil {
-		return err
-	}
-	logger.Info("made the first administrator; its token is printed once, to standard output")
-	fmt.Println(token)
-	return nil
-}
-
-// firstToken names the command of the first token: replicas that start together print the same one.
-var firstToken = uuid.MustParse("00000000-0000-7000-8000-000000000003")

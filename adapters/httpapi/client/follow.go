@@ -15,13 +15,14 @@ import (
 	"github.com/better-compute/metal/domain/fault"
 )
 
-var opFollow = get("/v1/events", "tenant", "subject", "type")
+var opFollow = get("/v1/events", "tenant", "subject", "node", "type")
 
 // Feed says which events to follow. Every field that is set must match.
 type Feed struct {
 	After   *uint64 // the position to start behind; nil: only what happens from now on
 	Tenant  string
 	Subject string   // such as node/node_01k…
+	Node    string   // a machine's id: its own events, and those of its workflows and agent commands
 	Types   []string // any of them; node.* for all that begin so
 }
 
@@ -122,7 +123,7 @@ func (s *feed) take(e sseEvent, give func(contract.Event) bool) error {
 }
 
 func (s *feed) connect(ctx context.Context) (*http.Response, error) {
-	q := given("tenant", s.filter.Tenant, "subject", s.filter.Subject)
+	q := given("tenant", s.filter.Tenant, "subject", s.filter.Subject, "node", s.filter.Node)
 	set(q, "type", strings.Join(s.filter.Types, ","))
 	options := append([]Option{func(m *message) { m.header.Set("Accept", "text/event-stream") }}, s.options...)
 	options = append(options, func(m *message) { m.header.Set("Last-Event-ID", s.last) })

@@ -1,4 +1,4 @@
-package main
+package plane
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func (p *plane) checkSecrets(ctx context.Context) {
 
 // sweepClaims frees what enrollments and retirements that a crash cut short left behind.
 func (p *plane) sweepClaims(ctx context.Context) {
-	orphans, err := doctor.OrphanedClaims(ctx, p.stores.pool, time.Now().Add(-commands.ClaimGrace))
+	orphans, err := doctor.OrphanedClaims(ctx, p.stores.Pool, time.Now().Add(-commands.ClaimGrace))
 	if err != nil {
 		if ctx.Err() == nil {
 			p.logger.Warn("orphaned claims were not looked for", "error", err)

@@ -1,4 +1,4 @@
-package main
+package plane
 
 import (
 	"context"
@@ -22,26 +22,26 @@ import (
 	"github.com/better-compute/metal/projections/doctor"
 )
 
-// run runs one replica until ctx ends: opens everything, serves, and closes everything in the opposite order.
-func run(ctx context.Context, c config, master postgres.MasterKey, token string, logger *slog.Logger, ready func(address string),
-) error {
-	s, err := openStores(ctx, c, logger)
+// Run runs one replica until ctx ends: opens everything, serves, and closes everything in the opposite order. ready is told
+// once it answers.
+func Run(ctx context.Context, c Config, ready func(Addresses)) error {
+	s, err := OpenStores(ctx, c.Postgres, c.EventStore, c.Logger)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	secrets, err := postgres.NewSecrets(ctx, s.pool, master)
+	defer s.Close()
+	secrets, err := postgres.NewSecrets(ctx, s.Pool, c.MasterKey)
 	if err != nil {
 		return err
 	}
-	p, err := wire(c, s, secrets, logger)
+	p, err := wire(c, s, secrets)
 	if err != nil {
 		return err
 	}
-	if err := administrator(ctx, p.service, secrets, token, logger); err != nil {
+	if err := administrator(ctx, p.service, secrets, c); err != nil {
 		return err
 	}
-	administered, err := s.log.Head(ctx)
+	administered, err := s.Log.Head(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,11 +49,11 @@ func run(ctx context.Context, c config, master postgres.MasterKey, token string,
 	if err != nil {
 		return err
 	}
-	return p.serve(ctx, c, listener, administered, func() { ready(address) })
+	return p.serve(ctx, c, listener, administered, func() { ready(Addresses{API: address}) })
 }
 
-// free reports whether an address can be listened on.
-func free(ctx context.Context, address string) error {
+// Free reports whether an address can be listened on.
+func Free(ctx context.Context, address string) error {
 	probe, err := bind(ctx, address)
 	if err != nil {
 		return err
@@ -70,15 +70,15 @@ func bind(ctx context.Context, address string) (net.Listener, error) {
 }
 
 // listen takes the port, and wraps it in TLS unless a proxy does that.
-func listen(ctx context.Context, c config) (net.Listener, string, error) {
-	plain, err := bind(ctx, c.listen)
+func listen(ctx context.Context, c Config) (net.Listener, string, error) {
+	plain, err := bind(ctx, c.Listen)
 	if err != nil {
 		return nil, "", err
 	}
-	if c.insecureHTTP {
+	if c.InsecureHTTP {
 		return plain, "http://" + reachable(plain.Addr()), nil
 	}
-	certificate, err := tls.LoadX509KeyPair(c.tlsCert, c.tlsKey)
+	certificate, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
 	if err != nil {
 		_ = plain.Close()
 		return nil, "", fault.Wrap(err, fault.InvalidConfig, "the TLS certificate and key can't be used")
@@ -103,12 +103,12 @@ func reachable(a net.Addr) string {
 
 // serve answers until ctx ends or a part fails. It stops in an order in which nothing is cut: the feeds, the requests,
 // then what the requests wait for.
-func (p *plane) serve(ctx context.Context, c config, listener net.Listener, after event.Position, ready func()) error {
+func (p *plane) serve(ctx context.Context, c Config, listener net.Listener, after event.Position, ready func()) error {
 	behind, stopBehind := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBehind()
 	feeds, stopFeeds := context.WithCancel(behind)
 	defer stopFeeds()
-	server := httpapi.Server(c.listen, p.api)
+	server := httpapi.Server(c.Listen, p.api)
 	server.ErrorLog = slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug)
 
 	parts, failing := errgroup.WithContext(behind)
@@ -125,14 +125,14 @@ func (p *plane) serve(ctx context.Context, c config, listener net.Listener, afte
 	ready()
 	select {
 	case <-ctx.Done():
-		p.logger.Info("stopping", "drain", c.drain)
+		p.logger.Info("stopping", "drain", c.Drain)
 	case <-failing.Done():
 	}
 	stopFeeds()
-	draining, cancel := context.WithTimeout(behind, c.drain)
+	draining, cancel := context.WithTimeout(behind, c.Drain)
 	defer cancel()
 	if err := server.Shutdown(draining); err != nil {
-		p.logger.Warn("requests were cut off", "after", c.drain)
+		p.logger.Warn("requests were cut off", "after", c.Drain)
 		_ = server.Close()
 	}
 	stopBehind()
@@ -180,7 +180,7 @@ func (p *plane) findings(ctx context.Context) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := doctor.Findings(ctx, p.stores.pool, doctor.Input{
+	found, err := doctor.Findings(ctx, p.stores.Pool, doctor.Input{
 		Scope: projections.Everything, Now: time.Now(), Statuses: statuses,
 	})
 	if err != nil {
