@@ -1,9 +1,11 @@
 package quirks
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -19,6 +21,7 @@ import (
 type Certificate struct {
 	Name    string // in place of the addresses
 	Expired bool
+	RSA     bool             // as the oldest ciphers need it
 	Signer  *tls.Certificate // nil: itself
 	CA      bool             // it signs others
 }
@@ -26,7 +29,13 @@ type Certificate struct {
 // Make makes a new key and its certificate.
 func (c Certificate) Make(t testing.TB) tls.Certificate {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	var private crypto.Signer
+	var err error
+	if c.RSA {
+		private, err = rsa.GenerateKey(rand.Reader, 2048)
+	} else {
+		private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +46,7 @@ func (c Certificate) Make(t testing.TB) tls.Certificate {
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "bmc"}, NotBefore: now.Add(-2 * time.Hour), NotAfter: now.Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true, IsCA: c.CA,
 	}
 	if c.CA {

@@ -72,6 +72,25 @@ func TestSystems(t *testing.T) {
 		wantReason(t, r.do(powerOnly), bmc.SystemNotFound)
 	})
 
+	for name, restarted := range map[string]bool{"R85_machines_that_change_places": false, "R85_machines_that_changed_places": true} {
+		row(t, name, func(t *testing.T) {
+			r := start(t, twins)
+			r.target.System = "SN-2"
+			must(t, r.do(powerOnly))
+			r.Edit(System, Doc{"SerialNumber": "SN-2"})
+			r.Edit(second, Doc{"SerialNumber": "SN-1"})
+			if restarted {
+				kept := r.target
+				r = attach(t, r.Server, redfish.Options{})
+				r.target = kept
+			}
+			_, err := r.power(node.ActionOff, bmc.PowerOptions{})
+			must(t, err)
+			same(t, "the machine that is meant", r.Power(System), "Off")
+			same(t, "the other one", r.Power(second), "On")
+		})
+	}
+
 	row(t, "R85_a_machine_that_was_replaced", func(t *testing.T) {
 		r := start(t)
 		r.target.System = "SN-1"
@@ -80,6 +99,10 @@ func TestSystems(t *testing.T) {
 		fresh := attach(t, r.Server, redfish.Options{})
 		fresh.target.System = "SN-1"
 		wantReason(t, fresh.do(powerOnly), bmc.SystemNotFound)
+		fresh.target.Quirks = r.target.Quirks // where it once was does not make it the same machine
+		_, err := fresh.power(node.ActionOff, bmc.PowerOptions{})
+		wantReason(t, err, bmc.SystemNotFound)
+		same(t, "power", r.Power(System), "On")
 	})
 }
 

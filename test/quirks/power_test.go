@@ -74,6 +74,15 @@ func TestPower(t *testing.T) {
 		})
 	}
 
+	row(t, "R63_a_button_is_not_pressed_twice", func(t *testing.T) {
+		r := start(t, allow("PushPowerButton"), state("Off"), func(s *Server) { s.Lag = 4 })
+		r.On("POST", Reset, First(1, ThenDrop))
+		got, err := r.power(node.ActionOn, bmc.PowerOptions{})
+		must(t, err)
+		same(t, "power", got.Power, node.PowerOn)
+		same(t, "resets", r.Resets(), []string{"PushPowerButton"})
+	})
+
 	row(t, "R63_a_true_refusal_stays_one", func(t *testing.T) {
 		r := start(t)
 		r.timeout = 500 * time.Millisecond
@@ -167,6 +176,25 @@ func TestPower(t *testing.T) {
 		same(t, "power", got.Power, node.PowerOn)
 		same(t, "times the power was lost", r.Counts().LostPower, 1)
 	})
+
+	for name, restarts := range map[string]bool{"R68_a_reset_with_fresh_evidence": true, "R68_a_reset_without_fresh_evidence": false} {
+		row(t, name, func(t *testing.T) {
+			r := start(t, func(s *Server) { s.Edit(System, Doc{"LastResetTime": "2026-01-01T00:00:00Z"}) })
+			r.timeout = 700 * time.Millisecond
+			r.On("POST", Reset, func(x *Exchange) *Answer {
+				if restarts {
+					x.server.Edit(System, Doc{"LastResetTime": "2026-01-02T00:00:00Z"})
+				}
+				return x.Next()
+			})
+			_, err := r.power(node.ActionReset, bmc.PowerOptions{})
+			if restarts {
+				must(t, err)
+			} else {
+				wantReason(t, err, bmc.PowerNotReached)
+			}
+		})
+	}
 
 	row(t, "R72_off_is_what_was_observed", func(t *testing.T) {
 		r := start(t, func(s *Server) { s.Lag = 5 })

@@ -166,6 +166,32 @@ func TestTrust(t *testing.T) {
 		})
 	}
 
+	for name, c := range map[string]struct {
+		newest, oldest uint16 // that the controller has, that the driver takes
+		suites         []uint16
+		taken          bool
+	}{
+		"R17_old_ciphers":            {newest: tls.VersionTLS12, suites: []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA}, taken: true},
+		"R17_tls_1.0_is_refused":     {newest: tls.VersionTLS10},
+		"R17_tls_1.0_where_it_is_ok": {newest: tls.VersionTLS10, oldest: tls.VersionTLS10, taken: true},
+	} {
+		row(t, name, func(t *testing.T) {
+			s := New(t)
+			s.Machine()
+			s.TLS = &tls.Config{
+				Certificates: []tls.Certificate{Certificate{RSA: true}.Make(t)}, CipherSuites: c.suites,
+				MinVersion: tls.VersionTLS10, MaxVersion: c.newest,
+			}
+			s.Run()
+			err := attach(t, s, redfish.Options{MinTLS: c.oldest}).do(powerOnly)
+			if c.taken {
+				must(t, err)
+			} else {
+				wantCode(t, err, fault.Unavailable, fault.DriverError)
+			}
+		})
+	}
+
 	row(t, "R17_first_use_tells_what_it_saw", func(t *testing.T) {
 		r := start(t)
 		r.target.TLS = node.TLSPolicy{Mode: node.TLSPinOnFirstUse}
