@@ -91,8 +91,19 @@ func (v *bootView) mode() bmc.BootMode {
 	return ""
 }
 
-// result is what the controller holds.
+// result is what the controller holds. A settings object may be blank again once its values have reached the system.
 func (v *bootView) result() bmc.BootResult {
+	r := v.override()
+	if r.Device == "" && v.settings != nil {
+		here := bootView{sys: v.sys}
+		if now := here.override(); now.Device != "" {
+			return now
+		}
+	}
+	return r
+}
+
+func (v *bootView) override() bmc.BootResult {
 	target, enabled := v.text(bootTarget), schemas.BootSourceOverrideEnabled(v.text(bootEnabled))
 	r := bmc.BootResult{Target: target}
 	r.Mode = v.mode()
@@ -347,7 +358,7 @@ func (b *booting) send(ctx context.Context) (request, *answer, error) {
 		if a.failed() {
 			return r, a, b.m.c.refusal(r, a)
 		}
-		if _, err := b.m.c.settle(ctx, a); err != nil {
+		if err := b.m.c.settle(ctx, a); err != nil {
 			return r, nil, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // document is a JSON object as a controller sent it. Its readers take what is there: a number in quotes, one object where a
@@ -95,6 +96,17 @@ func asText(v any) string {
 
 // text is the string at path without surrounding blanks, which some controllers pad with.
 func (d document) text(path ...string) string { return asText(d.at(path...)) }
+
+// label is a text that is kept and shown to people: of bounded length, without control characters.
+func (d document) label(path ...string) string {
+	out := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == unicode.ReplacementChar {
+			return -1
+		}
+		return r
+	}, d.text(path...)))
+	return strings.TrimSpace(string(out[:min(len(out), 200)]))
+}
 
 // texts takes a list of strings, or one alone.
 func (d document) texts(path ...string) []string {

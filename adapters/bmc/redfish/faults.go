@@ -63,10 +63,10 @@ func notReady(after time.Duration, format string, args ...any) *fault.Error {
 // refusal is the fault of an answer that is an error, with the controller's own words, cleaned of secrets.
 func (c *conn) refusal(r request, a *answer) *fault.Error {
 	e := broken(bmc.Refused, "the controller answers %d to %s %s", a.status, r.method, r.path)
-	switch {
-	case a.status == 401:
-		e = broken(bmc.CredentialsRejected, "the controller rejects the credentials")
-	case a.status == 503 || a.status == 504 || a.status == 429:
+	switch a.status {
+	case 401:
+		e = rejected()
+	case 503, 504, 429:
 		e = notReady(max(a.retryAfter(c.d.o.Now()), 5*time.Second), "the controller is not ready: it answers %d to %s %s",
 			a.status, r.method, r.path)
 	}

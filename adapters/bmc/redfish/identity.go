@@ -14,9 +14,9 @@ func (m *machine) Identify(ctx context.Context) (bmc.Identity, error) {
 		return bmc.Identity{}, err
 	}
 	id := bmc.Identity{
-		SystemID: sys.text("Id"), UUID: strings.ToLower(sys.text("UUID")), Serial: sys.text("SerialNumber"),
-		SKU: sys.text("SKU"), Manufacturer: sys.text("Manufacturer"), Model: sys.text("Model"),
-		BIOSVersion: sys.text("BiosVersion"), Power: powerOf(sys), Health: sys.text("Status", "Health"),
+		SystemID: sys.label("Id"), UUID: strings.ToLower(sys.label("UUID")), Serial: sys.label("SerialNumber"),
+		SKU: sys.label("SKU"), Manufacturer: sys.label("Manufacturer"), Model: sys.label("Model"),
+		BIOSVersion: sys.label("BiosVersion"), Power: powerOf(sys), Health: sys.label("Status", "Health"),
 	}
 	if id.SystemID == "" {
 		id.SystemID = lastName(m.known().System)
@@ -34,7 +34,7 @@ func (m *machine) identifyManager(ctx context.Context, sys document, id *bmc.Ide
 	if err == nil && len(all) > 0 {
 		var doc document
 		if doc, _, err = m.c.get(ctx, all[0]); err == nil {
-			id.ManagerModel, id.ManagerFirmware = doc.text("Model"), doc.text("FirmwareVersion")
+			id.ManagerModel, id.ManagerFirmware = doc.label("Model"), doc.label("FirmwareVersion")
 			m.learn(func(f *facts) { f.Manager = all[0] })
 		}
 	}
@@ -52,7 +52,7 @@ func (m *machine) identifyManager(ctx context.Context, sys document, id *bmc.Ide
 // vendorOf is whose quirks apply: as the service root tells, else who made the machine.
 func (c *conn) vendorOf(sys document) string {
 	vendor := c.known().Vendor
-	if maker := sys.text("Manufacturer"); vendor == "" && maker != "" {
+	if maker := sys.label("Manufacturer"); vendor == "" && maker != "" {
 		vendor = vendorName(maker)
 		c.learn(func(l *learned) { l.Vendor = vendor })
 	}

@@ -39,8 +39,8 @@ func (m *machine) Inspect(ctx context.Context) (bmc.Inventory, error) {
 	t := &taking{c: m.c, sys: sys}
 	t.inv.Sources = map[string]string{}
 	hw := &t.inv.Hardware
-	hw.Manufacturer, hw.Product = sys.text("Manufacturer"), sys.text("Model")
-	hw.Serial, hw.UUID = sys.text("SerialNumber"), strings.ToLower(sys.text("UUID"))
+	hw.Manufacturer, hw.Product = sys.label("Manufacturer"), sys.label("Model")
+	hw.Serial, hw.UUID = sys.label("SerialNumber"), strings.ToLower(sys.label("UUID"))
 	t.processors(ctx)
 	t.memory(ctx)
 	t.drives(ctx)
@@ -136,15 +136,17 @@ func (t *taking) processors(ctx context.Context) {
 	cores := int64(0)
 	known := true
 	for _, p := range t.collection(ctx, &s, t.sys.link("Processors")) {
-		switch kind := schemas.ProcessorType(p.text("ProcessorType")); kind {
+		kind := schemas.ProcessorType(p.text("ProcessorType"))
+		switch kind {
 		case schemas.CPUProcessorType, schemas.CoreProcessorType, "":
 			n, ok := p.number("TotalCores")
 			known = known && ok
 			cores += int64(n)
 		case schemas.GPUProcessorType, schemas.FPGAProcessorType, schemas.AcceleratorProcessorType, schemas.DSPProcessorType:
 			hw.Devices = append(hw.Devices, node.Device{
-				Class: strings.ToLower(string(kind)), Vendor: p.text("Manufacturer"), Product: p.text("Model"),
+				Class: strings.ToLower(string(kind)), Vendor: p.label("Manufacturer"), Product: p.label("Model"),
 			})
+		default: // parts of processors
 		}
 	}
 	if summary := t.sys.whole("ProcessorSummary", "CoreCount"); summary > 0 && (cores == 0 || !known || s.missed) {
@@ -172,7 +174,8 @@ func (t *taking) memory(ctx context.Context) {
 	t.inv.Sources["memory"] = s.String()
 }
 
-// drives reads Storage and what the chassis refers to, else SimpleStorage. A drive that tells nothing, or does not answer, is listed all the same: it may hold data.
+// drives reads Storage and what the chassis refers to, else SimpleStorage. A drive that tells nothing, or does not answer,
+// is listed all the same: it may hold data.
 func (t *taking) drives(ctx context.Context) {
 	var s source
 	var links []string
@@ -237,7 +240,7 @@ func (t *taking) chassis(ctx context.Context) []document {
 
 // addDrive lists one drive and reports whether its size is known. Null is not zero: a drive may hold data all the same.
 func (t *taking) addDrive(d document, name string) (sized bool) {
-	disk := node.Disk{Model: d.text("Model"), Serial: d.text("SerialNumber"), Bytes: d.whole("CapacityBytes"), WWN: wwn(d)}
+	disk := node.Disk{Model: d.label("Model"), Serial: d.label("SerialNumber"), Bytes: d.whole("CapacityBytes"), WWN: wwn(d)}
 	if disk.WWN == "" && disk.Serial == "" {
 		disk.Path = name // all that tells it from another
 	}
@@ -266,6 +269,7 @@ func wwn(d document) string {
 			return "eui." + name
 		case schemas.NAADurableNameFormat:
 			return "0x" + name
+		default: // kernels name disks by none of the others
 		}
 	}
 	return ""

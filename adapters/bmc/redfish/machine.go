@@ -134,7 +134,7 @@ func (c *conn) keepRoot(path string, root document) {
 
 // rootVendor is whose quirks apply, as the service root tells: its Vendor, else the one key of its Oem.
 func rootVendor(root document) string {
-	if v := root.text("Vendor"); v != "" {
+	if v := root.label("Vendor"); v != "" {
 		return vendorName(v)
 	}
 	for _, key := range sortedKeys(root.object("Oem")) {
@@ -247,6 +247,9 @@ func (m *machine) system(ctx context.Context) (document, *answer, error) {
 	return doc, a, nil
 }
 
+// mostPages bounds a collection: no machine has more parts than that.
+const mostPages = 500
+
 // members lists a collection over all its pages. Counts are advice; a page that leads back is the end. On an error, what
 // was found so far comes with it.
 func (c *conn) members(ctx context.Context, path string) ([]string, error) {
@@ -256,7 +259,7 @@ func (c *conn) members(ctx context.Context, path string) ([]string, error) {
 func (c *conn) list(ctx context.Context, path string, once bool) ([]string, error) {
 	var out []string
 	seen, pages := map[string]bool{}, map[string]bool{}
-	for path != "" && !pages[canonical(path)] {
+	for path != "" && !pages[canonical(path)] && len(pages) < mostPages {
 		pages[canonical(path)] = true
 		doc, _, err := c.read(ctx, request{method: http.MethodGet, path: path, once: once})
 		if err != nil {

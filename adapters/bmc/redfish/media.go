@@ -40,7 +40,7 @@ func newSlot(path string, doc document, a *answer) slot {
 // rank orders slots: optical before others, those with an action before those without. Zero: no optical drive.
 func (s slot) rank() int {
 	types := s.doc.texts("MediaTypes")
-	n := 0
+	var n int
 	switch {
 	case slices.Contains(types, string(schemas.CDVirtualMediaType)):
 		n = 4
@@ -220,17 +220,18 @@ func (m *machine) InsertMedia(ctx context.Context, image string) (bmc.Media, err
 			return in.media(), nil
 		}
 		if ctx.Err() != nil {
-			return bmc.Media{}, notAttached(ctx, in, err)
+			return bmc.Media{}, notAttached(in, err)
 		}
-		failed = notAttached(ctx, in, err)
+		failed = notAttached(in, err)
 		if reasonOf(err) == bmc.TaskFailed || fault.CodeOf(err) == fault.Timeout {
 			break // the drive is not to blame
 		}
 	}
+	m.learn(func(f *facts) { f.Media = "" }) // the next attempt looks at all of them
 	return bmc.Media{}, failed
 }
 
-func notAttached(ctx context.Context, s slot, err error) error {
+func notAttached(s slot, err error) error {
 	if s.doc == nil || fault.CodeOf(err) != fault.Timeout {
 		return err
 	}
@@ -264,8 +265,7 @@ func (m *machine) insert(ctx context.Context, s slot, image string) error {
 		}
 		if !a.failed() {
 			m.learn(func(f *facts) { f.Insert, f.InsertBy = extraParameters(body), byWhat(byPatch) })
-			_, err := m.c.settle(ctx, a)
-			return err
+			return m.c.settle(ctx, a)
 		}
 		switch {
 		case !byPatch && (a.status == 404 || a.status == 405 || a.status == 501):
@@ -438,9 +438,7 @@ func (m *machine) empty(ctx context.Context, s slot) (slot, error) {
 	case err == nil && a.failed():
 		failed = m.c.refusal(r, a)
 	case err == nil:
-		if _, err := m.c.settle(ctx, a); err != nil {
-			failed = err
-		}
+		failed = m.c.settle(ctx, a)
 	}
 	if failed != nil && (a.status == 401 || a.status == 403) {
 		return slot{}, failed

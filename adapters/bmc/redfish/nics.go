@@ -97,7 +97,7 @@ func (t *taking) adapterPorts(ctx context.Context, s *source, p *ports, adapter 
 }
 
 func (p *ports) addInterface(d document) {
-	name := d.text("Id")
+	name := d.label("Id")
 	mac := d.text("PermanentMACAddress")
 	if mac == "" {
 		mac = d.text("MACAddress")

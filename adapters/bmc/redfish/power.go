@@ -166,7 +166,11 @@ func (w *powering) reach(ctx context.Context, action node.PowerAction, want node
 		if err := w.send(ctx, types, want); err != nil {
 			return w.missed(err, want)
 		}
-		ok, err := w.watch(ctx, want, powerPolls/3*w.m.c.d.o.Poll)
+		limit := powerPolls / 3 * w.m.c.d.o.Poll
+		if w.pressed() {
+			limit = powerPolls * w.m.c.d.o.Poll // a second press would undo the first
+		}
+		ok, err := w.watch(ctx, want, limit)
 		if ok || err != nil {
 			return w.missed(err, want)
 		}
@@ -238,6 +242,10 @@ func (w *powering) send(ctx context.Context, types []schemas.ResetType, want nod
 		if ctx.Err() != nil {
 			return ended(ctx)
 		}
+		if a == nil && w.pressed() {
+			w.result.Changed = true
+			return nil // whether it was pressed, the state tells
+		}
 		if reached, err := w.settled(ctx, want, failed); reached || err != nil {
 			return err
 		}
@@ -262,6 +270,12 @@ func (w *powering) send(ctx context.Context, types []schemas.ResetType, want nod
 	}
 }
 
+// pressed reports that the last thing sent was the press of a button, which does not bear repeating.
+func (w *powering) pressed() bool {
+	n := len(w.result.Sent)
+	return n > 0 && w.result.Sent[n-1] == string(schemas.PushPowerButtonResetType)
+}
+
 func (w *powering) target() string {
 	if t := localPath(w.sys.text("Actions", "#ComputerSystem.Reset", "target")); t != "" {
 		return t
@@ -274,8 +288,7 @@ func (w *powering) outcome(ctx context.Context, r request, a *answer) error {
 	if a.failed() {
 		return w.m.c.refusal(r, a)
 	}
-	_, err := w.m.c.settle(ctx, a)
-	return err
+	return w.m.c.settle(ctx, a)
 }
 
 // settled looks, after an error, whether the machine is as wanted all the same.
@@ -353,7 +366,7 @@ func (w *powering) cycle(ctx context.Context, off bool) error {
 	before := bootEvidence(w.sys)
 	ctx, cancel := context.WithTimeout(ctx, powerPolls*w.m.c.d.o.Poll)
 	defer cancel()
-	if err := w.send(ctx, types, ""); err != nil {
+	if err := w.send(ctx, types, ""); err != nil && fault.CodeOf(err) != fault.Unavailable {
 		return w.missed(err, node.PowerOff)
 	}
 	if err := w.restarted(ctx, before); err != nil {
@@ -387,6 +400,13 @@ func (w *powering) restarted(ctx context.Context, before string) error {
 	}
 }
 
+// arrived looks, after the answer to a restart was lost, for signs of it.
+func (w *powering) arrived(ctx context.Context, before string) bool {
+	ctx, cancel := context.WithTimeout(ctx, powerPolls/10*w.m.c.d.o.Poll)
+	defer cancel()
+	return w.restarted(ctx, before) == nil
+}
+
 // reset restarts a machine that is on; one that is off is switched on.
 func (w *powering) reset(ctx context.Context, off bool) error {
 	if off {
@@ -398,8 +418,12 @@ func (w *powering) reset(ctx context.Context, off bool) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, powerPolls*w.m.c.d.o.Poll)
 	defer cancel()
+	before := bootEvidence(w.sys)
 	if err := w.send(ctx, types, ""); err != nil {
-		return w.missed(err, node.PowerOn)
+		if fault.CodeOf(err) != fault.Unavailable || !w.arrived(ctx, before) {
+			return w.missed(err, node.PowerOn)
+		}
+		w.result.Changed = true
 	}
 	ok, err := w.watch(ctx, node.PowerOn, powerPolls*w.m.c.d.o.Poll)
 	if err == nil && !ok {

@@ -42,7 +42,7 @@ func (t *taking) chassisSensors(ctx context.Context, chassis document) []bmc.Rea
 	add := func(d document, kind, unit string, keys ...string) {
 		for _, key := range keys {
 			if value, ok := d.number(key); ok {
-				out = append(out, bmc.Reading{Name: sensorName(d), Kind: kind, Value: value, Unit: unit, Health: d.text("Status", "Health")})
+				out = append(out, bmc.Reading{Name: sensorName(d), Kind: kind, Value: value, Unit: unit, Health: d.label("Status", "Health")})
 				return
 			}
 		}
@@ -86,7 +86,7 @@ func (t *taking) chassisSensors(ctx context.Context, chassis document) []bmc.Rea
 
 func sensorName(d document) string {
 	for _, key := range []string{"Name", "FanName", "Id", "MemberId"} {
-		if s := d.text(key); s != "" {
+		if s := d.label(key); s != "" {
 			return s
 		}
 	}
@@ -108,6 +108,7 @@ func sensorKind(d document) (kind, unit string) {
 		if strings.Contains(strings.ToLower(d.text("Name")+d.text("PhysicalContext")), "fan") {
 			return "fan", "%"
 		}
+	default:
 	}
 	return "", ""
 }

@@ -119,13 +119,14 @@ func (c *conn) logIn(ctx context.Context) (*ticket, error) {
 			if err := c.refused(ctx, a); err != nil {
 				return nil, err
 			}
-		case a.says("RAC0218", "maximum number of user sessions", "SessionLimitExceeded", "session limit"):
+		case a.ok() || a.status == 400 ||
+			a.says("RAC0218", "maximum number of user sessions", "SessionLimitExceeded", "session limit"):
 			c.mu.Lock()
 			c.basicFor = c.d.o.Now().Add(noSessions)
 			c.mu.Unlock()
 			return basic, nil
 		case (a.status == 503 || a.status == 504) && tries < busyTries && a.retryAfter(c.d.o.Now()) <= patience:
-		case a.status == 400 || a.status == 404 || a.status == 405 || a.status == 501 || a.ok():
+		case a.status == 404 || a.status == 405 || a.status == 501:
 			c.learn(func(l *learned) { l.Auth = authBasic })
 			return basic, nil
 		default:

@@ -10,11 +10,11 @@ import (
 	"github.com/better-compute/metal/adapters/bmc"
 )
 
-// settle waits for what an accepted request started. done is false where its end was not seen: the monitor is gone, so
-// only the effect can tell. A failed task is a fault.
-func (c *conn) settle(ctx context.Context, a *answer) (done bool, err error) {
+// settle waits for what an accepted request started. A failed task is a fault. A monitor that is gone is none: whether it
+// ended well, only the effect can tell, which every caller reads.
+func (c *conn) settle(ctx context.Context, a *answer) error {
 	if a.status != http.StatusAccepted {
-		return true, nil
+		return nil
 	}
 	monitor := localPath(a.header.Get("Location"))
 	if doc := a.doc(); monitor == "" && doc != nil {
@@ -23,28 +23,28 @@ func (c *conn) settle(ctx context.Context, a *answer) (done bool, err error) {
 		}
 	}
 	if monitor == "" {
-		return false, nil
+		return nil
 	}
 	p := c.d.pace()
 	pause := a.retryAfter(c.d.o.Now())
 	for {
 		if p.wait(ctx, pause) != nil {
-			return false, ended(ctx)
+			return ended(ctx)
 		}
 		r := request{method: http.MethodGet, path: monitor}
 		a, err := c.do(ctx, r)
 		if err != nil {
-			return false, err
+			return err
 		}
 		switch {
 		case a.status == http.StatusNotFound || a.status == http.StatusGone:
-			return false, nil
+			return nil
 		case a.status == 503 || a.status == 429:
 		case !a.ok():
-			return true, c.taskFault(a, "the task ended with status %d", a.status)
+			return c.taskFault(a, "the task ended with status %d", a.status)
 		default:
 			if over, err := c.judge(a); over {
-				return true, err
+				return err
 			}
 		}
 		pause = a.retryAfter(c.d.o.Now())
