@@ -6,6 +6,7 @@ package agent
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
@@ -47,6 +48,8 @@ type Options struct {
 	Room    int // how many orders at once: 1 for a machine, more for a site
 	Backoff Backoff
 	Now     func() time.Time
+	Grace   time.Duration // how long orders may go on after Run's context has ended; default: 10 s
+	Logger  *slog.Logger  // nil: nothing is logged
 }
 
 // Backoff bounds the pauses between attempts to reach the gateway; each is jittered.

@@ -1,0 +1,170 @@
+package agent
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/better-compute/metal/adapters/agentapi/protocol"
+	"github.com/better-compute/metal/domain/fault"
+)
+
+// errRefused marks an error after which no further attempt can succeed.
+var errRefused = errors.New("refused")
+
+// renewAgain is how long a renewal that failed is left alone.
+const renewAgain = time.Minute
+
+// join makes sure that the agent has a certificate: the one in its state, or one for its token. The same request is sent
+// until it is answered, so that a gateway which issued a certificate whose answer was lost can tell that it is the same.
+func (a *runtime) join(ctx context.Context) error {
+	if a.link.who().valid(a.now()) {
+		return nil
+	}
+	kept, ok, err := a.State.Load()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRefused, fault.Wrap(err, fault.InvalidConfig, "the agent's state can't be read: %v", err))
+	}
+	if ok && kept.valid(a.now()) && fingerprint(kept.CA) == a.CA && !a.link.rejected(kept) {
+		return a.link.become(kept)
+	}
+	if a.Token == "" {
+		return fmt.Errorf("%w: %w", errRefused, fault.New(fault.Unauthenticated, "there is neither a valid certificate nor a join token"))
+	}
+	key, csr, err := newKey(a.Name)
+	if err != nil {
+		return err
+	}
+	ask := protocol.JoinRequest{
+		Token: a.Token, Role: a.Role, Claims: a.claims, CSR: csr, BootID: a.bootID, Version: a.Version, Name: a.Name,
+	}
+	for pause := a.pauses(); ctx.Err() == nil; {
+		var answer protocol.JoinAnswer
+		err := a.link.call(ctx, protocol.PathJoin, ask, &answer, callWithin)
+		switch {
+		case err == nil:
+			return a.joined(key, answer)
+		case !transient(err) || fault.CodeOf(err) == fault.Unauthenticated:
+			return fmt.Errorf("%w: %w", errRefused, err)
+		}
+		a.log.Warn("join", "error", err)
+		pause.wait(ctx, err)
+	}
+	return nil
+}
+
+func (a *runtime) joined(key ed25519.PrivateKey, answer protocol.JoinAnswer) error {
+	i := Identity{AgentID: answer.AgentID, NodeID: answer.NodeID, SiteID: answer.SiteID}
+	if err := a.adopt(i, key, answer.Certificate); err != nil {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	a.log.Info("joined", "agent", answer.AgentID, "node", answer.NodeID, "site", answer.SiteID)
+	return nil
+}
+
+// adopt checks a new certificate, keeps it and uses it from now on.
+func (a *runtime) adopt(i Identity, key ed25519.PrivateKey, c protocol.Certificate) error {
+	issued, err := x509.ParseCertificate(c.Certificate)
+	if err != nil {
+		return fault.Wrap(err, fault.Internal, "the gateway issued no certificate that can be read")
+	}
+	if own, ok := issued.PublicKey.(ed25519.PublicKey); !ok || !own.Equal(key.Public()) {
+		return fault.New(fault.Internal, "the gateway issued a certificate of another key")
+	}
+	if fingerprint(c.CA) != a.CA {
+		return fault.New(fault.Unauthenticated, "the certificate was issued by a CA that is not the configured one")
+	}
+	if i.Key, err = x509.MarshalPKCS8PrivateKey(key); err != nil {
+		return fault.Wrap(err, fault.Internal, "the key can't be written")
+	}
+	i.Certificate, i.CA, i.NotAfter, i.RenewAfter = c.Certificate, c.CA, c.NotAfter, c.RenewAfter
+	if i.NotAfter.IsZero() {
+		i.NotAfter = issued.NotAfter
+	}
+	if err := a.State.Save(i); err != nil {
+		a.log.Error("the certificate can't be kept; the next start has to join again", "error", err)
+	}
+	return a.link.become(i)
+}
+
+func newKey(name string) (ed25519.PrivateKey, []byte, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a key: %w", err)
+	}
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a certificate request: %w", err)
+	}
+	return key, csr, nil
+}
+
+// forget drops an identity that the gateway does not accept, and tells whether there was one.
+func (l *link) forget() bool {
+	i := l.who()
+	if i.AgentID == "" {
+		return false
+	}
+	l.mu.Lock()
+	l.dropped = fingerprint(i.Certificate)
+	l.mu.Unlock()
+	return l.become(Identity{}) == nil
+}
+
+// rejected tells whether an identity is the one that was dropped last.
+func (l *link) rejected(i Identity) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dropped == fingerprint(i.Certificate)
+}
+
+// signer is the key and the fingerprint of the certificate that results are signed under.
+func (l *link) signer() (crypto.Signer, string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.key, fingerprint(l.identity.Certificate)
+}
+
+// renewAt moves the time of renewal forward where the gateway says so.
+func (l *link) renewAt(t time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !t.IsZero() && (l.renew.IsZero() || t.Before(l.renew)) {
+		l.renew = t
+	}
+}
+
+// renewWhenDue asks for a certificate of a fresh key in good time. Where that fails the old one serves on, and it is asked
+// for again a little later.
+func (a *runtime) renewWhenDue(ctx context.Context) {
+	a.link.mu.Lock()
+	due := !a.link.renew.IsZero() && !a.now().Before(a.link.renew)
+	if due {
+		a.link.renew = a.now().Add(renewAgain)
+	}
+	a.link.mu.Unlock()
+	if !due {
+		return
+	}
+	if err := a.renewNow(ctx); err != nil {
+		a.log.Warn("the certificate is not renewed yet", "error", err)
+	}
+}
+
+func (a *runtime) renewNow(ctx context.Context) error {
+	key, csr, err := newKey(a.Name)
+	if err != nil {
+		return err
+	}
+	var c protocol.Certificate
+	if err := a.link.call(ctx, protocol.PathRenew, protocol.RenewRequest{CSR: csr}, &c, callWithin); err != nil {
+		return err
+	}
+	return a.adopt(a.link.who(), key, c)
+}

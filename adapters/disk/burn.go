@@ -1,0 +1,114 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/better-compute/metal/domain/agentcommand"
+)
+
+// Burn tries every local disk: patterns are written and read back, over and over until the time has passed, and at least
+// once. What was on the disks is lost; they end zeroed where they were tried. Disks are tried at the same time, and each
+// error is counted, not the end of it.
+func Burn(ctx context.Context, devices []Device, with agentcommand.Burnin, seed uint64, progress Progress,
+) ([]agentcommand.BurnedPart, error) {
+	var local []Device
+	for _, d := range devices {
+		if d.Info().Reported() == "" {
+			local = append(local, d)
+		}
+	}
+	out := make([]agentcommand.BurnedPart, len(local))
+	all := newTotal(len(local), progress)
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, d := range local {
+		group.Go(func() error {
+			out[i] = burnOne(ctx, d, with, seed+uint64(i), all.part(i, d.Info().Path))
+			return nil
+		})
+	}
+	_ = group.Wait() // none of them fails: errors are counted
+	return out, ctx.Err()
+}
+
+func burnOne(ctx context.Context, d Device, with agentcommand.Burnin, seed uint64, progress Progress) agentcommand.BurnedPart {
+	info := d.Info()
+	b := burning{device: d, size: info.Bytes, progress: progress, part: agentcommand.BurnedPart{Name: info.Key()}}
+	if with.Bytes > 0 {
+		b.size = min(b.size, with.Bytes)
+	}
+	if name, err := sharedBy(d, partitionsOf(d)); name != "" || err != nil {
+		b.failed("it may hold a filesystem that other machines share (%s): it was not touched", name)
+		return b.part
+	}
+	began := time.Now()
+	for pass := uint64(0); ctx.Err() == nil; pass++ {
+		b.pass(ctx, seed+pass<<32)
+		if time.Since(began) >= with.Duration.Duration() {
+			break
+		}
+	}
+	if err := zero(ctx, d, 0, b.size, nil); err != nil && ctx.Err() == nil {
+		b.failed("write: %v", err)
+	}
+	b.part.Took = agentcommand.Seconds(time.Since(began).Seconds())
+	return b.part
+}
+
+// burning is one disk being tried.
+type burning struct {
+	device   Device
+	size     int64
+	progress Progress
+	part     agentcommand.BurnedPart
+}
+
+// failed counts an error; the first is told.
+func (b *burning) failed(format string, args ...any) {
+	if b.part.Errors++; b.part.Errors == 1 {
+		b.part.Detail = fmt.Sprintf(format, args...)
+	}
+}
+
+// pass writes a pattern that is another one in each block, then reads all of it: a disk that writes one block to the place
+// of another is found out.
+func (b *burning) pass(ctx context.Context, seed uint64) {
+	want, got := make([]byte, chunk), make([]byte, chunk)
+	for at := int64(0); at < b.size && ctx.Err() == nil; at += chunk {
+		p := pattern(want[:min(chunk, b.size-at)], seed, at)
+		if _, err := b.device.WriteAt(p, at); err != nil {
+			b.failed("write at %d: %v", at, err)
+		}
+		b.progress(50*float64(at)/float64(b.size), "")
+	}
+	if err := b.device.Sync(ctx); err != nil && ctx.Err() == nil {
+		b.failed("sync: %v", err)
+	}
+	for at := int64(0); at < b.size && ctx.Err() == nil; at += chunk {
+		p := pattern(want[:min(chunk, b.size-at)], seed, at)
+		if n, err := b.device.ReadAt(got[:len(p)], at); n < len(p) {
+			b.failed("read at %d: %v", at, err)
+		} else if !bytes.Equal(got[:len(p)], p) {
+			b.failed("read at %d: it is not what was written", at)
+		}
+		b.part.Bytes += int64(len(p))
+		b.progress(50+50*float64(at)/float64(b.size), "")
+	}
+}
+
+// pattern fills p with numbers that belong to the place.
+func pattern(p []byte, seed uint64, at int64) []byte {
+	var key [32]byte
+	for i := range 8 {
+		key[i], key[8+i] = byte(seed>>(8*i)), byte(uint64(at)>>(8*i))
+	}
+	random := rand.NewChaCha8(key)
+	_, _ = random.Read(p) // never fails
+	return p
+}

@@ -1,0 +1,66 @@
+package disk
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/fault"
+)
+
+// ChooseRoot finds the disk that an image of at least need bytes goes to: the smallest that matches every hint. Of several
+// of one size it is the first by path, so that the same machine gives the same answer.
+func ChooseRoot(devices []Device, hints agentcommand.RootDisk, need int64) (Device, error) {
+	var fit []Device
+	seen := map[string]string{}
+	for _, d := range devices {
+		why := misfit(d.Info(), hints, max(need, hints.MinimumBytes))
+		if why == "" {
+			fit = append(fit, d)
+		}
+		seen[d.Info().Path] = cmp.Or(why, "matches")
+	}
+	if len(fit) == 0 {
+		return nil, fault.New(fault.DriverError, "no disk of the machine matches the root disk hints").WithDetail("disks", seen).
+			WithRemedy("compare the hints of the deployment with the node's inventory")
+	}
+	return slices.MinFunc(fit, func(a, b Device) int {
+		return cmp.Or(cmp.Compare(a.Info().Bytes, b.Info().Bytes), cmp.Compare(a.Info().Path, b.Info().Path))
+	}), nil
+}
+
+// misfit says why a disk is not the one; nothing: it may be.
+func misfit(i Info, hints agentcommand.RootDisk, need int64) string {
+	switch reported := i.Reported(); {
+	case reported != "":
+		return reported
+	case i.ReadOnly:
+		return "it is read-only"
+	case i.Bytes < need:
+		return "it is too small"
+	case hints.Serial != "" && !same(i.Serial, hints.Serial):
+		return "it has another serial number"
+	case hints.WWN != "" && !same(bareWWN(i.WWN), bareWWN(hints.WWN)):
+		return "it has another WWN"
+	case hints.Model != "" && !strings.Contains(strings.ToLower(i.Model), strings.ToLower(strings.TrimSpace(hints.Model))):
+		return "it is of another model"
+	case hints.Name != "" && !same(path.Base(i.Path), path.Base(hints.Name)):
+		return "it has another name"
+	case hints.Rotational != nil && *hints.Rotational != i.Rotational:
+		return "it is rotational or not, other than wanted"
+	}
+	return ""
+}
+
+func same(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b)) }
+
+// bareWWN takes off the prefixes that some tools write before the digits and others do not.
+func bareWWN(s string) string {
+	s = strings.ToLower(strings.TrimSpace(s))
+	for _, prefix := range []string{"wwn-", "0x", "naa.", "eui.", "nvme-eui.", "uuid."} {
+		s = strings.TrimPrefix(s, prefix)
+	}
+	return s
+}

@@ -1,0 +1,205 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/better-compute/metal/domain/node"
+)
+
+// atOnce is how many disks are worked on at the same time.
+const atOnce = 8
+
+// Wipe empties every device and reads it back. It accounts for each of them, in their order: a disk that is left alone, or
+// could not be emptied, has the method none or no read-back, and a reason. Seed chooses the sampled blocks.
+//
+// Only the end of ctx is an error; the disks that were done by then are told all the same.
+func Wipe(ctx context.Context, devices []Device, method node.WipeMethod, seed uint64, progress Progress) ([]node.WipedDisk, error) {
+	out := make([]node.WipedDisk, len(devices))
+	total := newTotal(len(devices), progress)
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, d := range devices {
+		group.Go(func() error {
+			out[i] = wipeOne(ctx, d, method, seed+uint64(i), total.part(i, d.Info().Path))
+			return nil
+		})
+	}
+	_ = group.Wait() // none of them fails: what went wrong is the disk's reason
+	return out, ctx.Err()
+}
+
+// Reported is why a device is told of and never touched: it is not one of the machine's disks. Nothing: it is one.
+func (i Info) Reported() string {
+	switch {
+	case i.AgentMedia:
+		return "the agent itself runs from it"
+	case i.Removable:
+		return "it is removable"
+	case i.Bytes <= 0:
+		return "there is no medium in it"
+	}
+	return ""
+}
+
+// wipeOne never fails: what went wrong is the disk's reason.
+func wipeOne(ctx context.Context, d Device, method node.WipeMethod, seed uint64, progress Progress) node.WipedDisk {
+	info := d.Info()
+	out := node.WipedDisk{Disk: info.Disk, Method: node.WipeNone}
+	if out.Reason = info.Reported(); out.Reason != "" {
+		return out
+	}
+	if info.ReadOnly {
+		out.Reason = "it is read-only"
+		return out
+	}
+	partitions := partitionsOf(d)
+	switch name, err := sharedBy(d, partitions); {
+	case err != nil:
+		out.Reason = err.Error()
+		return out
+	case name != "":
+		out.Reason = "it holds " + name + ", a filesystem that other machines may share: it was not touched"
+		return out
+	}
+	w := wiping{
+		device: d, size: info.Bytes, progress: progress,
+		sampled: samples(info.Bytes, seed), seed: seed, partitions: partitions,
+	}
+	if err := w.run(ctx, method); err != nil {
+		out.Reason = err.Error()
+		return out
+	}
+	out.Method = method
+	if err := w.readBack(ctx); err != nil {
+		out.Reason = err.Error()
+		return out
+	}
+	out.ReadBack = true
+	return out
+}
+
+// wiping is one disk on its way.
+type wiping struct {
+	device     Device
+	size       int64
+	progress   Progress
+	seed       uint64
+	sampled    []span
+	partitions []partition
+
+	emptied []span // what was written as zeroes, and is read back
+	buffer  []byte // of the latest read
+}
+
+func (w *wiping) run(ctx context.Context, method node.WipeMethod) error {
+	switch method {
+	case node.WipeQuick:
+		return w.quick(ctx)
+	case node.WipeSecureErase:
+		err := w.erase(ctx, w.device.SecureErase)
+		if errors.Is(err, ErrUnsupported) {
+			return w.overwrite(ctx)
+		}
+		return err
+	case node.WipeCryptoErase:
+		err := w.erase(ctx, w.device.CryptoErase)
+		if errors.Is(err, ErrUnsupported) {
+			return errors.New("the disk can't throw a key away, and nothing weaker was done")
+		}
+		return err
+	case node.WipeNone:
+	}
+	return fmt.Errorf("there is no wipe method %q", method)
+}
+
+// quick empties the marks, and gives all blocks back where the device then reads them as zeroes.
+func (w *wiping) quick(ctx context.Context) error {
+	if _, err := w.device.Discard(ctx, 0, w.size); err != nil && !errors.Is(err, ErrUnsupported) {
+		return fmt.Errorf("discard: %w", err)
+	}
+	w.progress(50, "")
+	return w.zeroMarks(ctx)
+}
+
+// zeroMarks writes zeroes over everything that a disk is recognised by. What the device said of discarded blocks is not
+// relied upon.
+func (w *wiping) zeroMarks(ctx context.Context) error {
+	spans := append(marks(w.size), partitionMarks(w.size, w.partitions)...)
+	for _, s := range spans {
+		if err := zero(ctx, w.device, s.offset, s.length, nil); err != nil {
+			return fmt.Errorf("write at %d: %w", s.offset, err)
+		}
+	}
+	w.emptied = append(w.emptied, spans...)
+	return w.sync(ctx)
+}
+
+// erase lets the device erase itself. Before that it gets canaries: a device that says it is done and did nothing still
+// holds them.
+func (w *wiping) erase(ctx context.Context, by func(context.Context, Progress) error) error {
+	if err := w.plant(ctx); err != nil {
+		return err
+	}
+	if err := by(ctx, w.progress); errors.Is(err, ErrUnsupported) {
+		return err
+	} else if err != nil {
+		return fmt.Errorf("erase: %w", err)
+	}
+	if err := w.canariesGone(ctx); err != nil {
+		return err
+	}
+	return w.zeroMarks(ctx)
+}
+
+// overwrite writes zeroes over all of it.
+func (w *wiping) overwrite(ctx context.Context) error {
+	var done int64
+	err := zero(ctx, w.device, 0, w.size, func(n int64) {
+		done += n
+		w.progress(99*float64(done)/float64(w.size), "")
+	})
+	if err != nil {
+		return fmt.Errorf("overwrite, after %d of %d bytes: %w", done, w.size, err)
+	}
+	w.emptied = append(append(w.emptied, marks(w.size)...), w.sampled...)
+	return w.sync(ctx)
+}
+
+func (w *wiping) sync(ctx context.Context) error {
+	if err := w.device.Sync(ctx); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	return nil
+}
+
+// total makes one progress of that of several disks.
+type total struct {
+	mu       sync.Mutex
+	parts    []float64
+	progress Progress
+}
+
+func newTotal(n int, progress Progress) *total {
+	return &total{parts: make([]float64, n), progress: progress}
+}
+
+func (t *total) part(i int, name string) Progress {
+	return func(percent float64, message string) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.parts[i] = percent
+		sum := 0.0
+		for _, p := range t.parts {
+			sum += p
+		}
+		if message == "" {
+			message = name
+		}
+		t.progress(sum/float64(len(t.parts)), message)
+	}
+}

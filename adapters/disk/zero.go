@@ -1,0 +1,65 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+)
+
+// zeroer is a device that has a quick way to write zeroes.
+type zeroer interface {
+	WriteZeroes(ctx context.Context, offset, length int64) error
+}
+
+// chunk is how much is read or written at once.
+const chunk = 1 << 20
+
+var zeroes [chunk]byte
+
+func isZero(p []byte) bool {
+	for len(p) > chunk {
+		if !bytes.Equal(p[:chunk], zeroes[:]) {
+			return false
+		}
+		p = p[chunk:]
+	}
+	return bytes.Equal(p, zeroes[:len(p)])
+}
+
+// zero writes zeroes over a range, telling after each piece how many bytes are done.
+func zero(ctx context.Context, d Device, offset, length int64, done func(int64)) error {
+	quick, isQuick := d.(zeroer)
+	for length > 0 {
+		n := min(length, chunk)
+		if isQuick {
+			n = min(length, 1<<40)
+		}
+		if err := zeroOnce(ctx, d, quick, offset, n); err != nil {
+			return err
+		}
+		offset, length = offset+n, length-n
+		if done != nil {
+			done(n)
+		}
+	}
+	return ctx.Err()
+}
+
+func zeroOnce(ctx context.Context, d Device, quick zeroer, offset, n int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if quick != nil {
+		return quick.WriteZeroes(ctx, offset, n)
+	}
+	_, err := d.WriteAt(zeroes[:n], offset)
+	return err
+}
+
+// span is a range of a device.
+type span struct{ offset, length int64 }
+
+// clip keeps of s what lies on a device of size bytes.
+func (s span) clip(size int64) (span, bool) {
+	from, to := max(s.offset, 0), min(s.offset+s.length, size)
+	return span{from, to - from}, from < to
+}

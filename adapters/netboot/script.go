@@ -1,0 +1,98 @@
+package netboot
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/better-compute/metal/domain/fault"
+)
+
+// Boot is what a script says.
+type Boot struct {
+	Exit           bool // go on to the next boot device
+	Kernel, Initrd string
+	Args           []string // of the kernel, without those below
+
+	Gateway string // metal.gateway
+	CA      string // metal.ca: SHA-256 of the CA's certificate
+	Site    string // metal.site: this server
+	Ref     string // metal.ref: what the join token is fetched with, once
+}
+
+const (
+	magic      = "#!ipxe"
+	scriptMost = 64 << 10
+)
+
+// Script writes it as iPXE reads it.
+func (b Boot) Script() string {
+	if b.Exit {
+		return magic + "\nexit\n"
+	}
+	words := append([]string{
+		"kernel", b.Kernel, "metal.gateway=" + b.Gateway, "metal.ca=" + b.CA, "metal.site=" + b.Site, "metal.ref=" + b.Ref,
+	}, b.Args...)
+	return fmt.Sprintf("%s\n%s\ninitrd %s\nboot\n", magic, strings.Join(words, " "), b.Initrd)
+}
+
+// ParseScript reads what Script writes, as a machine does that boots from it.
+func ParseScript(text string) (Boot, error) {
+	bad := func(why string) (Boot, error) {
+		return Boot{}, fault.New(fault.InvalidInput, "the boot script %s", why)
+	}
+	if len(text) > scriptMost {
+		return bad("is too long")
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if lines[0] != magic {
+		return bad("does not begin with " + magic)
+	}
+	var b Boot
+	booted := false
+	for _, line := range lines[1:] {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0:
+		case words[0] == "exit" && len(words) == 1:
+			return Boot{Exit: true}, nil
+		case words[0] == "kernel" && len(words) > 1:
+			b.Kernel = words[1]
+			b.readArguments(words[2:])
+		case words[0] == "initrd" && len(words) == 2:
+			b.Initrd = words[1]
+		case words[0] == "boot" && len(words) == 1:
+			booted = true
+		default:
+			return bad("has a line that is not understood")
+		}
+	}
+	if !booted || b.Kernel == "" || b.Initrd == "" {
+		return bad("boots nothing")
+	}
+	return b, nil
+}
+
+// ParseArguments reads a kernel's command line, as /proc/cmdline has it.
+func ParseArguments(line string) Boot {
+	var b Boot
+	b.readArguments(strings.Fields(line))
+	return b
+}
+
+func (b *Boot) readArguments(words []string) {
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		switch name {
+		case "metal.gateway":
+			b.Gateway = value
+		case "metal.ca":
+			b.CA = value
+		case "metal.site":
+			b.Site = value
+		case "metal.ref":
+			b.Ref = value
+		default:
+			b.Args = append(b.Args, word)
+		}
+	}
+}
