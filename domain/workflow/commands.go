@@ -18,7 +18,8 @@ type (
 	// next step, times the present one out, ends the workflow. Nothing due: no events.
 	Advance struct{ Tick }
 
-	// Wait says that the step's agent command is out, or that it asked for more time. Told again it changes nothing.
+	// Wait says that the step's agent command is out, or that it asked for more time, and which boot of the machine's agent
+	// there was by then. Told again it changes nothing, unless it is the first to tell of a command or a boot.
 	Wait struct {
 		Step         string
 		Attempt      int

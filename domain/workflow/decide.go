@@ -102,15 +102,13 @@ func wait(s State, c Wait) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	if st.State == StepWaiting {
-		switch {
-		case id.IsZero(c.AgentCommand) || st.AgentCommand == c.AgentCommand:
-			return nil, nil
-		case !id.IsZero(st.AgentCommand) && st.RunsOn == ControlPlane:
-			return nil, nil // it relays several; the first one stands for them
-		case !id.IsZero(st.AgentCommand):
-			return nil, fault.New(fault.Conflict, "step %s waits for %s already", st.ID, st.AgentCommand)
-		}
+	sent := !id.IsZero(c.AgentCommand) && id.IsZero(st.AgentCommand)
+	saw := c.Before != nil && st.Before == nil
+	switch {
+	case !sent && !id.IsZero(c.AgentCommand) && st.AgentCommand != c.AgentCommand && st.RunsOn != ControlPlane:
+		return nil, fault.New(fault.Conflict, "step %s waits for %s already", st.ID, st.AgentCommand)
+	case st.State == StepWaiting && !sent && !saw: // of several that a step relays, the first stands for them
+		return nil, nil
 	}
 	if st.Rejoin && !id.IsZero(c.AgentCommand) && c.Before == nil {
 		return nil, fault.New(fault.InvalidInput, "step %s awaits a rejoin: the boot it must differ from is needed", st.ID)

@@ -76,7 +76,10 @@ func (e StepStarted) start(st *Step) {
 func (e StepWaits) wait(st *Step) {
 	st.State = StepWaiting
 	if !id.IsZero(e.AgentCommand) {
-		st.AgentCommand, st.Before = e.AgentCommand, e.Before
+		st.AgentCommand = e.AgentCommand
+	}
+	if e.Before != nil {
+		st.Before = e.Before
 	}
 }
 

@@ -96,7 +96,7 @@ func (h *history) draw(t *rapid.T) workflow.Command {
 	failure := &workflow.Failure{Code: "DRIVER_ERROR", Message: "no answer"}
 	return rapid.SampledFrom([]workflow.Command{
 		workflow.Advance{Tick: tick}, workflow.Advance{Tick: tick}, workflow.Advance{Tick: tick},
-		workflow.Wait{Step: name, Attempt: attempt},
+		workflow.Wait{Step: name, Attempt: attempt}, workflow.Wait{Step: name, Attempt: attempt, Before: &workflow.Boot{BootID: "a"}},
 		workflow.Wait{Step: name, Attempt: attempt, AgentCommand: agentCommand(1), Before: &workflow.Boot{BootID: "b"}},
 		workflow.Settle{Tick: tick, Step: name, Attempt: attempt, Result: json.RawMessage(`{}`)},
 		workflow.Settle{Tick: tick, Step: name, Attempt: attempt, Result: json.RawMessage(`{}`)},
@@ -298,7 +298,7 @@ func (h *history) checkState(t *rapid.T) {
 func (h *history) checkBound(t *rapid.T) {
 	runs, most := h.state.Run, 3
 	for _, st := range h.state.Steps {
-		most += 4 * (st.Retries + 1) // started, waiting twice, settled
+		most += 5 * (st.Retries + 1) // started, waiting for up to three reasons, settled
 	}
 	if bound := runs*most + 2*h.verbs; h.events > bound {
 		t.Fatalf("%d events in %d runs; at most %d", h.events, runs, bound)
