@@ -20,12 +20,15 @@ import (
 	"github.com/better-compute/metal/domain/claim"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/image"
 	"github.com/better-compute/metal/domain/jointoken"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/pool"
 	"github.com/better-compute/metal/domain/principal"
+	"github.com/better-compute/metal/domain/profile"
 	"github.com/better-compute/metal/domain/site"
 	"github.com/better-compute/metal/domain/tenant"
+	"github.com/better-compute/metal/domain/workflow"
 )
 
 var update = flag.Bool("update", false, "write samples that are missing")
@@ -100,6 +103,10 @@ func fold(t *testing.T, e event.Event) {
 		agent.Evolve(agent.State{}, e)
 	case agentcommand.Event:
 		agentcommand.Evolve(agentcommand.State{}, e)
+	case image.Event:
+		image.Evolve(image.State{}, e)
+	case image.PublicEvent:
+		image.EvolvePublic(image.Publication{}, e)
 	case jointoken.Event:
 		jointoken.Evolve(jointoken.State{}, e)
 	case node.Event:
@@ -114,6 +121,10 @@ func fold(t *testing.T, e event.Event) {
 		tenant.Evolve(tenant.State{}, e)
 	case principal.Event:
 		principal.Evolve(principal.State{}, e)
+	case profile.Event:
+		profile.Evolve(profile.State{}, e)
+	case workflow.Event:
+		workflow.Evolve(workflow.State{}, e)
 	default:
 		t.Errorf("%T is of no aggregate", e)
 	}
@@ -132,8 +143,8 @@ func indented(t *testing.T, e event.Event) []byte {
 func writeMissing(t *testing.T, registry *event.Registry) {
 	t.Helper()
 	for _, table := range [][]event.Spec{
-		agent.Events, agentcommand.Events, claim.Events, jointoken.Events, node.Events, pool.Events, principal.Events,
-		site.Events, tenant.Events,
+		agent.Events, agentcommand.Events, claim.Events, image.Events, image.PublicEvents, jointoken.Events,
+		node.Events, pool.Events, principal.Events, profile.Events, site.Events, tenant.Events, workflow.Events,
 	} {
 		for _, row := range table {
 			for _, name := range row.Names {
@@ -162,8 +173,8 @@ func fill(v reflect.Value, state string) {
 			return
 		}
 	}
-	if v.Type() == reflect.TypeFor[json.RawMessage]() {
-		v.SetBytes([]byte(`{"some":"thing"}`))
+	if some, ok := written[v.Type()]; ok {
+		v.Set(reflect.ValueOf(some))
 		return
 	}
 	switch v.Kind() {
@@ -194,11 +205,20 @@ func fill(v reflect.Value, state string) {
 	}
 }
 
+// written has values of the types that are stored in a form of their own.
+var written = map[reflect.Type]any{
+	reflect.TypeFor[json.RawMessage]():   json.RawMessage(`{"some":"thing"}`),
+	reflect.TypeFor[profile.Duration]():  profile.Duration(90 * time.Second),
+	reflect.TypeFor[profile.OnFailure](): profile.OnFailure{Policy: profile.PolicyContinue},
+}
+
 // named has the fields that say under which name an event is stored.
 var named = map[reflect.Type]string{
 	reflect.TypeFor[node.Moved]():              "To",
 	reflect.TypeFor[agentcommand.Progressed](): "Status",
 	reflect.TypeFor[agentcommand.Settled]():    "Status",
+	reflect.TypeFor[workflow.Ended]():          "Status",
+	reflect.TypeFor[workflow.StepLeft]():       "State",
 }
 
 func fillField(v reflect.Value, i int, state string) {
