@@ -80,8 +80,8 @@ func (s *Service) verified(ctx context.Context, in NewImage) (image.Registered, 
 		WithRemedy("add the signer to the tenant's policy, or sign the 32 bytes of the digest with a key that is in it")
 }
 
-// publish takes the public name. A holder that was withdrawn, or did not appear within ClaimGrace, has lost it. A crash before the image is
-// registered leaves a name whose image does not exist: the same request goes on, another one takes the name over.
+// publish takes the public name. A holder that was withdrawn, or did not appear within ClaimGrace, has lost it. A crash before
+// the image is registered leaves a name whose image does not exist: the same request goes on, another takes the name over.
 func (s *Service) publish(ctx context.Context, call Call, facts image.Registered) error {
 	own, err := load(ctx, s, image.Decider, image.StreamOf(facts.Image))
 	if err != nil {
