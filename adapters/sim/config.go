@@ -117,6 +117,8 @@ func (c *Config) defaults() {
 		c.Run = agent.Run
 	}
 	if c.HTTP == nil {
-		c.HTTP = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 10 * time.Second}}
+		c.HTTP = &http.Client{Transport: &http.Transport{ // a digest is of the file as served
+			MaxIdleConnsPerHost: 16, IdleConnTimeout: 10 * time.Second, DisableCompression: true,
+		}}
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -131,7 +132,9 @@ func (b *boot) runAgent(o agent.Options) {
 	}
 	o.Backoff, o.Grace = agent.Backoff{First: 100 * time.Millisecond, Most: 5 * time.Second}, 2*time.Second
 	o.Logger = m.site.config.Logger.With("machine", m.spec.Name)
-	o.Kinds = b.mortal(kinds(o.Machine), kill)
+	o.Kinds = b.mortal(agent.MachineHandlers(agent.MachineDeps{
+		Machine: o.Machine, Images: m.site.config.HTTP, Seed: b.samples(), Role: o.Role,
+	}), kill)
 	m.tell(KindAgent, "start as "+string(o.Role))
 	err := m.site.config.Run(ctx, o)
 	if b.ctx.Err() == nil {
@@ -142,6 +145,11 @@ func (b *boot) runAgent(o agent.Options) {
 		m.tell(KindAgent, text)
 	}
 	<-b.ctx.Done()
+}
+
+// samples chooses the blocks that are read back: others at each boot, the same ones under the same seed.
+func (b *boot) samples() func() uint64 {
+	return rand.New(rand.NewChaCha8(draw(b.m.site.config.Seed, b.m.spec.Name, "samples", b.id))).Uint64 //nolint:gosec // no secret
 }
 
 // mortal lets the agent die at the orders that a fault names.

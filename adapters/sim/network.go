@@ -1,5 +1,126 @@
 package sim
 
-func (m *Machine) network(l *life) (program, bool) { return program{}, false }
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"time"
 
-func (m *Machine) script(l *life, url string) (program, bool) { return program{}, false }
+	"github.com/better-compute/metal/adapters/agent"
+	"github.com/better-compute/metal/adapters/netboot"
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/fault"
+)
+
+const (
+	bootTimeout = 10 * time.Second // of one request that firmware makes
+	scriptMost  = 64 << 10
+	tokenTries  = 5
+	tokenPause  = time.Second
+)
+
+// network asks the boot server on behalf of one port after the other.
+func (m *Machine) network(l *life) (program, bool) {
+	server := m.site.boots()
+	if server == "" {
+		m.tell(KindBoot, "network: no boot server")
+		return program{}, false
+	}
+	for _, nic := range m.nics() {
+		ctx, cancel := context.WithTimeout(l.ctx, bootTimeout)
+		script, err := netboot.FetchScript(ctx, m.site.config.HTTP, server, nic.MAC)
+		cancel()
+		if p, ok := m.loaded(l, "network "+nic.Name, script, err); ok {
+			return p, true
+		}
+	}
+	return program{}, false
+}
+
+// script boots from a URL: a script, or anything else, which is taken for a boot program that asks the boot server.
+func (m *Machine) script(l *life, url string) (program, bool) {
+	text, err := m.fetch(l, url, scriptMost)
+	if err != nil {
+		return m.loaded(l, url, netboot.Boot{}, err)
+	}
+	if !strings.HasPrefix(text, "#!ipxe") {
+		return m.network(l)
+	}
+	script, err := netboot.ParseScript(text)
+	return m.loaded(l, url, script, err)
+}
+
+// loaded is what a script comes to.
+func (m *Machine) loaded(l *life, from string, script netboot.Boot, err error) (program, bool) {
+	if err == nil && !script.Exit && m.site.config.FetchKernel {
+		for _, file := range []string{script.Kernel, script.Initrd} {
+			if _, err = m.fetch(l, file, -1); err != nil {
+				break
+			}
+		}
+	}
+	switch {
+	case l.ctx.Err() != nil:
+		return program{}, false
+	case err != nil:
+		m.tell(KindBoot, from+": "+err.Error())
+		return program{}, false
+	case script.Exit:
+		m.tell(KindBoot, from+": exit")
+		return program{}, false
+	}
+	m.tell(KindBoot, from+": ramdisk")
+	return program{running: Ramdisk, run: func(b *boot) { b.runRamdisk(script) }}, true
+}
+
+// fetch gets a file, or its first bytes where most is above zero; the rest is read all the same.
+func (m *Machine) fetch(l *life, url string, most int64) (string, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, bootTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", fault.Wrap(err, fault.InvalidInput, "this is not a URL to boot from")
+	}
+	res, err := m.site.config.HTTP.Do(req)
+	if err != nil {
+		return "", fault.Wrap(err, fault.Unavailable, "the server can't be reached")
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return "", fault.New(fault.NotFound, "the server answers %d", res.StatusCode)
+	}
+	if most < 0 {
+		_, err = io.Copy(io.Discard, res.Body)
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(res.Body, most))
+	return string(text), err
+}
+
+// runRamdisk is the ramdisk: it fetches its join token and runs its agent.
+func (b *boot) runRamdisk(script netboot.Boot) {
+	m := b.m
+	var macs []string
+	for _, n := range m.nics() {
+		macs = append(macs, n.MAC)
+	}
+	var token string
+	var err error
+	for range tokenTries {
+		if token, err = netboot.FetchToken(b.ctx, m.site.config.HTTP, script, macs, m.spec.UUID); fault.CodeOf(err) != fault.Unavailable {
+			break
+		}
+		if m.site.config.Clock.Sleep(b.ctx, tokenPause) != nil {
+			return
+		}
+	}
+	if err != nil {
+		m.tell(KindAgent, "no join token: "+err.Error())
+		<-b.ctx.Done()
+		return
+	}
+	b.runAgent(agent.Options{
+		Gateway: script.Gateway, CA: script.CA, Token: token, Role: agentcommand.RoleRamdisk, State: agent.MemoryState(),
+	})
+}

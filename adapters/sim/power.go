@@ -50,6 +50,8 @@ func (m *Machine) Reset(t bmcsim.ResetType) error {
 			m.powerOn()
 		}
 	case bmcsim.Nmi:
+	default:
+		return errors.New("there is no reset type " + string(t))
 	}
 	return nil
 }
