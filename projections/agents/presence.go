@@ -1,0 +1,89 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/better-compute/metal/domain/agent"
+	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/projections"
+)
+
+// Alive is how long after its last sign of life an agent counts as connected.
+const Alive = 90 * time.Second
+
+// connected needs the alias p of agent_presence. Alive, as SQL has it.
+const connected = `coalesce(p.closed = '' AND p.last_contact > now() - interval '90 seconds', false)`
+
+// Contact is a sign of life of one agent.
+type Contact struct {
+	Agent  id.Agent
+	BootID string
+	Role   agent.Role
+	Ago    time.Duration // before it is written: no clock but the database's counts
+	Closed string        // why the agent leaves on purpose; empty: it does not
+	Doing  []string      // ids of agent commands
+}
+
+// Progress is how far one agent command is.
+type Progress struct {
+	Command string
+	Agent   id.Agent
+	Percent float64 // 0 to 100; below zero: not known
+	Message string
+	At      time.Time // when it is read
+}
+
+// SiteAgents lists the connected agents of a site.
+func SiteAgents(ctx context.Context, db projections.DB, at id.Site) ([]id.Agent, error) {
+	const sql = `SELECT a.agent_id FROM agents a JOIN agent_presence p USING (agent_id)
+		WHERE a.site_id = $1 AND a.role = $2 AND a.revoked = '' AND ` + connected + ` ORDER BY p.last_contact DESC`
+	rows, err := db.Query(ctx, sql, at.String(), agent.RoleSite)
+	if err != nil {
+		return nil, fmt.Errorf("agents of %s: %w", at, err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[id.Agent])
+	if err != nil {
+		return nil, fmt.Errorf("agents of %s: %w", at, err)
+	}
+	return found, nil
+}
+
+// Connected reports whether an agent was heard of within Alive, in which boot and role.
+func Connected(ctx context.Context, db projections.DB, a id.Agent) (bootID string, role agent.Role, is bool, err error) {
+	const sql = `SELECT p.boot_id, p.role, ` + connected + ` FROM agent_presence p WHERE p.agent_id = $1`
+	err = db.QueryRow(ctx, sql, a.String()).Scan(&bootID, &role, &is)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", "", false, nil
+	}
+	if err != nil {
+		return "", "", false, fmt.Errorf("presence of %s: %w", a, err)
+	}
+	return bootID, role, is, nil
+}
+
+// ProgressOf is the newest that was told of agent commands; those of which nothing was told are left out.
+func ProgressOf(ctx context.Context, db projections.DB, commands ...id.AgentCommand) (map[string]Progress, error) {
+	keys := make([]string, len(commands))
+	for i, c := range commands {
+		keys[i] = c.String()
+	}
+	rows, err := db.Query(ctx, `SELECT command_id, agent_id, percent, message, at FROM agent_progress WHERE command_id = ANY($1)`, keys)
+	if err != nil {
+		return nil, fmt.Errorf("progress of agent commands: %w", err)
+	}
+	found := map[string]Progress{}
+	var p Progress
+	_, err = pgx.ForEachRow(rows, []any{&p.Command, &p.Agent, &p.Percent, &p.Message, &p.At}, func() error {
+		found[p.Command] = p
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("progress of agent commands: %w", err)
+	}
+	return found, nil
+}
