@@ -19,7 +19,8 @@ type (
 	Advance struct{ Tick }
 
 	// Wait says that the step's agent command is out, or that it asked for more time, and which boot of the machine's agent
-	// there was by then. Told again it changes nothing, unless it is the first to tell of a command or a boot.
+	// there was by then. Told again it changes nothing, unless it is the first to tell of a boot or of that command: a step
+	// that relays sends several in turn, and an abort must find the one that is out.
 	Wait struct {
 		Step         string
 		Attempt      int

@@ -102,12 +102,12 @@ func wait(s State, c Wait) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent := !id.IsZero(c.AgentCommand) && id.IsZero(st.AgentCommand)
+	sent := !id.IsZero(c.AgentCommand) && c.AgentCommand != st.AgentCommand
 	saw := c.Before != nil && st.Before == nil
 	switch {
-	case !sent && !id.IsZero(c.AgentCommand) && st.AgentCommand != c.AgentCommand && st.RunsOn != ControlPlane:
+	case sent && !id.IsZero(st.AgentCommand) && st.RunsOn != ControlPlane: // one that relays may send several, in turn
 		return nil, fault.New(fault.Conflict, "step %s waits for %s already", st.ID, st.AgentCommand)
-	case st.State == StepWaiting && !sent && !saw: // of several that a step relays, the first stands for them
+	case st.State == StepWaiting && !sent && !saw:
 		return nil, nil
 	}
 	if st.Rejoin && !id.IsZero(c.AgentCommand) && c.Before == nil {
