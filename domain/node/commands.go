@@ -39,8 +39,12 @@ type (
 	Abandon struct{ Reason string }
 	// Recover moves a failed node to the last stable point.
 	Recover struct{}
-	// Retry moves a failed node back to where its workflow failed, to run the same workflow again.
-	Retry struct{ Workflow id.Workflow }
+	// Retry moves a failed node back to where its workflow failed, to run the same workflow again from a step; empty: from the
+	// one that failed.
+	Retry struct {
+		Workflow id.Workflow
+		FromStep string
+	}
 	// Abort stops the running workflow and fails the node. Reason holds at most 512 characters.
 	Abort struct{ Reason string }
 

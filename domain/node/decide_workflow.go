@@ -157,7 +157,9 @@ func retry(s State, c Retry) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(moved, WorkflowStarted{Workflow: c.Workflow, Profile: *s.LastProfile, Run: s.LastRun + 1}), nil
+	return append(moved, WorkflowStarted{
+		Workflow: c.Workflow, Profile: *s.LastProfile, Run: s.LastRun + 1, FromStep: c.FromStep,
+	}), nil
 }
 
 // bound cuts text to MaxError bytes at a character. Bytes that are not UTF-8 become the replacement character.

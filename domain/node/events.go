@@ -96,6 +96,7 @@ type WorkflowStarted struct {
 	Workflow id.Workflow `json:"workflowId"`
 	Profile  Profile     `json:"profile"`
 	Run      int         `json:"run"`
+	FromStep string      `json:"fromStep,omitempty"` // of a retry; empty: the step that failed
 }
 
 // UnrescueAsked says that an operator wants a node in rescue back in its installed OS.

@@ -22,7 +22,7 @@ func Evolve(s State, e Event) State {
 	case Moved:
 		s = evolveMoved(s, e)
 	case WorkflowStarted:
-		s.Workflow = &Workflow{ID: e.Workflow, Profile: e.Profile, Run: e.Run}
+		s.Workflow = &Workflow{ID: e.Workflow, Profile: e.Profile, Run: e.Run, FromStep: e.FromStep}
 	case UnrescueAsked:
 		s.Unrescuing, s.UnrescueWorkflow = true, e.Workflow
 	case ReleasedUnverified:

@@ -150,9 +150,10 @@ type Profile struct {
 
 // Workflow is the node's active workflow. Run counts from 1 and rises with every retry.
 type Workflow struct {
-	ID      id.Workflow `json:"id"`
-	Profile Profile     `json:"profile"`
-	Run     int         `json:"run"`
+	ID       id.Workflow `json:"id"`
+	Profile  Profile     `json:"profile"`
+	Run      int         `json:"run"`
+	FromStep string      `json:"fromStep,omitempty"` // that a retry was asked to begin with
 }
 
 // Failure is why a node is in failed. Code is empty for an abort.

@@ -127,13 +127,17 @@ func (c *Context) requested(key string, o Order) (agentcommand.Requested, error)
 	}, nil
 }
 
-// Refusal is the error of an agent command that settled without success.
+// Refusal is the error of an agent command that settled without success: DRIVER_ERROR, or UNVERIFIED_WIPE.
 func Refusal(s agentcommand.State) *fault.Error {
 	reason := s.Reason
 	if reason == "" {
 		reason = "no reason was given"
 	}
-	e := fault.New(fault.DriverError, "%s %s: %s", s.Kind, s.Status, reason).
+	code := fault.DriverError
+	if s.Kind == agentcommand.DiskWipe && s.Status == agentcommand.Failed && len(s.Result) > 0 {
+		code = fault.UnverifiedWipe // it was tried, and a disk is not proven empty
+	}
+	e := fault.New(code, "%s %s: %s", s.Kind, s.Status, reason).
 		WithDetail("agentCommandId", s.AgentCommand.String()).WithDetail("state", string(s.Status)).WithDetail("reason", reason)
 	if s.Code != "" {
 		e.WithDetail("code", s.Code)

@@ -16,6 +16,7 @@ import (
 
 const (
 	actionEntry         = "boot.entry"
+	actionClear         = "boot.clear"
 	actionEnsureRamdisk = "metal.ensureRamdisk"
 )
 
@@ -35,11 +36,11 @@ func bootSteps() []Step {
 	return []Step{
 		Define(profile.Spec{
 			ID: actionEntry, Timeout: 10 * time.Minute, Relays: onSite, Sends: []string{string(agentcommand.BootEntrySet)},
-			Cleanup: &profile.Step{Use: "boot.clear"},
+			Cleanup: &profile.Step{Use: actionClear},
 			Summary: "Has the site boot the machine into the ramdisk when it next boots from the network.",
 		}, setEntryStep),
 		Define(profile.Spec{
-			ID: "boot.clear", Timeout: 2 * time.Minute, Relays: onSite, Sends: []string{string(agentcommand.BootEntryClear)},
+			ID: actionClear, Timeout: 2 * time.Minute, Relays: onSite, Sends: []string{string(agentcommand.BootEntryClear)},
 			Summary: "Takes the machine's boot entry away: it boots from its next device.",
 		}, clearEntry),
 		Agent(profile.Spec{
@@ -115,7 +116,8 @@ func (c *Context) macs() []string {
 	return macs
 }
 
-// clearEntry sends nothing where every step of the workflow that could have set an entry says that it did not.
+// clearEntry sends nothing where no entry is left: every step of the workflow that could have set one says that it did not,
+// or another boot.clear has been here since.
 func clearEntry(ctx context.Context, c *Context, _ None) (any, error) {
 	if c.noEntry() {
 		return entryCleared{}, nil
@@ -128,20 +130,27 @@ func clearEntry(ctx context.Context, c *Context, _ None) (any, error) {
 }
 
 func (c *Context) noEntry() bool {
-	asked := false
+	known, left, setAt, clearedAt := false, false, time.Time{}, time.Time{}
 	for _, s := range c.Workflow.Steps {
-		if s.Action != actionEntry && s.Action != actionEnsureRamdisk || !s.Started {
-			continue
-		}
-		asked = true
-		told, err := decodeResult[struct {
-			BootEntry bool `json:"bootEntry"`
-		}](s.Action, s.Result)
-		if s.State != workflow.StepSucceeded || err != nil || told.BootEntry {
-			return false
+		switch {
+		case !s.Started || s.ID == c.Step.ID:
+		case s.Action == actionClear && s.State == workflow.StepSucceeded:
+			clearedAt = s.SettledAt
+		case s.Action == actionEntry || s.Action == actionEnsureRamdisk:
+			known = true
+			if setsEntry(s) {
+				left, setAt = true, s.StartedAt
+			}
 		}
 	}
-	return asked
+	return known && (!left || clearedAt.After(setAt))
+}
+
+func setsEntry(s workflow.Step) bool {
+	told, err := decodeResult[struct {
+		BootEntry bool `json:"bootEntry"`
+	}](s.Action, s.Result)
+	return s.State != workflow.StepSucceeded || err != nil || told.BootEntry
 }
 
 // kexec boots the disk that was written.

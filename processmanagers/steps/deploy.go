@@ -37,7 +37,7 @@ type resolved struct {
 
 // Deploy is the input of deploy.deploy.
 type Deploy struct {
-	Disk     agentcommand.RootDisk `json:"disk,omitzero" doc:"hints that the disk must match, all of them; left out: the smallest that holds the image"`
+	Disk     agentcommand.RootDisk `json:"disk,omitzero" doc:"hints, all of which it must match"`
 	ReadBack bool                  `json:"readBack,omitempty" doc:"read the whole image back from the disk"`
 }
 

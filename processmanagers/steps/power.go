@@ -7,12 +7,31 @@ import (
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/profile"
 )
+
+const actionSetPower = "power.setPower"
 
 // Power is the input of power.setPower.
 type Power struct {
-	Action node.PowerAction `json:"action" enum:"on,off,graceful,cycle,reset" doc:"off: at once; graceful: ask the OS; cycle: off, then on; reset: without power loss"`
-	Force  bool             `json:"force,omitempty" doc:"after a graceful shutdown that takes too long, switch off"`
+	Action   node.PowerAction `json:"action" enum:"on,off,graceful,cycle,reset" doc:"off is at once, graceful asks the OS, reset loses no power"`
+	Graceful profile.Duration `json:"graceful,omitempty" doc:"how long the OS may take; left out: 2 minutes"`
+	Force    bool             `json:"force,omitempty" doc:"after a graceful shutdown that takes too long, switch off"`
+}
+
+// Check refuses a time below zero.
+func (p *Power) Check() []fault.Issue {
+	if p.Graceful < 0 {
+		return []fault.Issue{{Path: "graceful", Message: "is negative"}}
+	}
+	return nil
+}
+
+// setPowerWith is what power.setPower asks of the driver.
+type setPowerWith struct {
+	Action   node.PowerAction     `json:"action"`
+	Graceful agentcommand.Seconds `json:"graceful,omitempty"`
+	Force    bool                 `json:"force,omitempty"`
 }
 
 // powered is what the steps read of a driver's answer to power.setPower.
@@ -62,7 +81,7 @@ type reading struct {
 
 func powerSteps() []Step {
 	return []Step{
-		Define(relaying("power.setPower", "Changes the machine's power, and reads back that it did.", 10*time.Minute), setPower),
+		Define(relaying(actionSetPower, "Changes the machine's power, and reads back that it did.", 10*time.Minute), setPower),
 		Define(relaying("management.setBootDevice", "Chooses what the machine boots from, and reads back that it holds.",
 			5*time.Minute), setBootDevice),
 		Define(relaying("management.getSensors", "Reads the machine's sensors through its BMC.", 5*time.Minute), getSensors),
@@ -79,7 +98,8 @@ func setPower(ctx context.Context, c *Context, in Power) (any, error) {
 func (c *Context) power(ctx context.Context, in Power, name string, timeout time.Duration,
 ) (powered, agentcommand.State, error) {
 	done, sent, err := invoke[powered](ctx, c, operation{
-		concern: "power", verb: "setPower", with: in, name: name, timeout: timeout,
+		concern: "power", verb: "setPower", name: name, timeout: timeout,
+		with: setPowerWith{in.Action, agentcommand.Seconds(time.Duration(in.Graceful).Seconds()), in.Force},
 	})
 	if err != nil {
 		return done, sent, err

@@ -9,7 +9,6 @@ import (
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/profile"
-	"github.com/better-compute/metal/domain/workflow"
 )
 
 // Ramdisk is the input of metal.ensureRamdisk.
@@ -40,15 +39,15 @@ type ramdiskUp struct {
 const bootRounds = 3
 
 func ramdiskSteps() []Step {
-	return []Step{
-		Define(profile.Spec{
-			ID: actionEnsureRamdisk, Timeout: time.Hour,
-			Relays:  []profile.Where{profile.OnSite},
-			Sends:   []string{string(agentcommand.BootEntrySet), string(agentcommand.DriverInvoke)},
-			Cleanup: &profile.Step{Use: "boot.clear"},
-			Summary: "Boots the machine into the ramdisk once from the network, and waits for its agent; nothing where it runs already.",
-		}, ensureRamdisk),
-	}
+	step := Define(profile.Spec{
+		ID: actionEnsureRamdisk, Timeout: time.Hour,
+		Relays:  []profile.Where{profile.OnSite},
+		Sends:   []string{string(agentcommand.BootEntrySet), string(agentcommand.DriverInvoke)},
+		Cleanup: &profile.Step{Use: actionClear},
+		Summary: "Boots the machine into the ramdisk once from the network, and waits for its agent; nothing where it runs already.",
+	}, ensureRamdisk)
+	step.AwaitsBoot = true
+	return []Step{step}
 }
 
 func ensureRamdisk(ctx context.Context, c *Context, in Ramdisk) (any, error) {
@@ -71,7 +70,7 @@ func ensureRamdisk(ctx context.Context, c *Context, in Ramdisk) (any, error) {
 	for round := 1; ; round++ {
 		cycled, err := c.bootRamdisk(ctx, in, round, window)
 		if err != nil {
-			return nil, c.remember(ctx, err, now)
+			return nil, err
 		}
 		if round == 1 {
 			first = cycled
@@ -115,19 +114,6 @@ func roundName(what string, round int) string {
 		return what
 	}
 	return fmt.Sprintf("%s-%d", what, round)
-}
-
-// remember has the engine keep which boot of the agent there was before the machine was first cycled.
-func (c *Context) remember(ctx context.Context, err error, now Session) error {
-	after, waits := IsNotReady(err)
-	if !waits || c.Step.Before != nil {
-		return err
-	}
-	cycle, findErr := c.Ports.Commands.Find(ctx, c.CommandKey(roundName("power-cycle", 1)))
-	if findErr != nil || cycle.Exists() {
-		return err
-	}
-	return NotReadyUntilOther(after, workflow.Boot{BootID: now.BootID, Role: string(now.Role)})
 }
 
 // cameUp tells whether the agent is in a ramdisk that was booted since the machine was first cycled.

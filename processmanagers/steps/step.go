@@ -22,6 +22,9 @@ type Step struct {
 	// Run is the code of a control-plane step; nil for one whose agent command says everything. Its result is stored and
 	// readable by whoever may read the workflow: it never holds a secret. An error that is a *fault.Error keeps its code.
 	Run func(ctx context.Context, c *Context) (result any, err error)
+	// AwaitsBoot says that a control-plane step waits for another boot of the machine's agent than the present one: the engine
+	// keeps that one in Context.Step.Before when the step's first agent command is sent.
+	AwaitsBoot bool
 	// Payload builds the agent command's payload of an agent step from its input and the machine; nil: the input as it is.
 	Payload func(ctx context.Context, c *Context) (payload any, err error)
 	// Settled looks at the result of an agent step's command before the step is settled with it: to store what it tells, or
@@ -71,10 +74,7 @@ func (c *Context) CommandKey(name string) string {
 }
 
 // notReady settles nothing: the step runs again.
-type notReady struct {
-	after  time.Duration
-	before *workflow.Boot
-}
+type notReady struct{ after time.Duration }
 
 func (e *notReady) Error() string { return fmt.Sprintf("not ready; looks again in %s", e.after) }
 
@@ -86,25 +86,7 @@ func NotReady(after time.Duration) error {
 	if after <= 0 {
 		after = DefaultPause
 	}
-	return &notReady{after: after}
-}
-
-// NotReadyUntilOther is NotReady of a step that waits for another boot of the machine's agent than the one that it tells:
-// the engine stores that one with the step's first wait, and the step finds it in Context.Step.Before from then on.
-func NotReadyUntilOther(after time.Duration, before workflow.Boot) error {
-	if after <= 0 {
-		after = DefaultPause
-	}
-	return &notReady{after: after, before: &before}
-}
-
-// BootBefore is the boot that a step which is not ready told to be kept; nil: none.
-func BootBefore(err error) *workflow.Boot {
-	var n *notReady
-	if errors.As(err, &n) {
-		return n.before
-	}
-	return nil
+	return &notReady{after}
 }
 
 // IsNotReady tells whether an error is NotReady, and after which time the step runs again.

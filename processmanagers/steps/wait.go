@@ -75,7 +75,7 @@ func restarts(s workflow.Step) bool {
 		told.Changed, told.BootEntry = nil, nil
 	}
 	switch s.Action {
-	case "power.setPower":
+	case actionSetPower:
 		return told.Changed == nil || *told.Changed
 	case actionEnsureRamdisk:
 		return told.BootEntry == nil || *told.BootEntry
@@ -93,6 +93,9 @@ func waitObserved(ctx context.Context, c *Context, in WaitObserved) (any, error)
 		}
 		return observed{Power: in.Power}, nil
 	}
+	if c.justObserved(in.Power) {
+		return observed{Power: in.Power}, nil
+	}
 	look, next := c.look()
 	found, _, err := invoke[observed](ctx, c, operation{concern: "power", verb: "get", name: look})
 	if err != nil {
@@ -105,6 +108,24 @@ func waitObserved(ctx context.Context, c *Context, in WaitObserved) (any, error)
 		return nil, NotReady(next)
 	}
 	return found, nil
+}
+
+// justObserved tells whether the step before this one has read the power back as wanted: it need not be asked again.
+func (c *Context) justObserved(want node.Power) bool {
+	var last *workflow.Step
+	for i, s := range c.Workflow.Steps {
+		if s.ID == c.Step.ID {
+			break
+		}
+		if s.Started && s.State.Settled() {
+			last = &c.Workflow.Steps[i]
+		}
+	}
+	if last == nil || last.Action != actionSetPower || last.State != workflow.StepSucceeded {
+		return false
+	}
+	told, err := decodeResult[observed](last.Action, last.Result)
+	return err == nil && told.Power == want && c.Node.Power == want
 }
 
 // The pauses between two looks at something that only an agent command can tell: they double up to the longest, for each look
