@@ -18,12 +18,12 @@
 //
 // # Rows without a test here
 //
-//	R45        UefiTarget with Continuous     no boot device of the driver is UefiTarget; the test is that none becomes it
 //	R54        the second boot is the proof   the workflow waits for the machine's agent; the driver can't see a boot
 //	R71        power sync during an update    the lease of the node is the control plane's, the driver has none
-//	R91        uniqueness and empty MACs      an inventory never holds an empty MAC (R87); claims are the domain's
-//	R106       bmc_address null in a report   an agent's report never reaches the driver
 //	R121       off before eject               two calls of the workflow, which orders them
 //	R125-R127  accounts and their rotation    the driver changes no accounts
 //	R131-R133  IPMI                           another driver
+//
+// Of R45, R91 and R106 the driver's part is tested: no boot device of ours becomes UefiTarget, an inventory never holds an
+// empty MAC, and there is no controller without an address. What is unique is the domain's to say.
 package quirks

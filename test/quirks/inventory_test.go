@@ -166,6 +166,16 @@ func TestNICs(t *testing.T) {
 		})
 	}
 
+	row(t, "R91_machines_without_a_mac_share_none", func(t *testing.T) {
+		for range 2 {
+			r := start(t, func(s *Server) {
+				s.Edit(NICs+"/1", Doc{"MACAddress": ""})
+				s.Edit(NICs+"/2", Doc{"MACAddress": nil, "PermanentMACAddress": ""})
+			})
+			same(t, "addresses", macs(r.inspect()), nil) // an empty one would be the same on both
+		}
+	})
+
 	row(t, "R89_two_machines_share_the_constant", func(t *testing.T) {
 		var all []string
 		for i := range 2 {

@@ -105,6 +105,7 @@ func TestSessions(t *testing.T) {
 			r.On("DELETE", "", Always(Problem(status, "Base.1.8.NoValidSession", "There is no such session.")))
 			must(t, r.do(powerOnly))
 			r.close() // fails the test where it gives an error
+			same(t, "logouts", len(r.Requests("DELETE", "")), 1)
 		})
 	}
 }
@@ -293,6 +294,13 @@ func TestBusy(t *testing.T) {
 		for range 5 {
 			must(t, r.do(powerOnly))
 		}
+	})
+
+	row(t, "R12_fresh_connections_close_too", func(t *testing.T) {
+		r := start(t)
+		must(t, r.do(powerOnly))
+		r.On("GET", System, First(2, Drop)) // the first is on a connection that was used before
+		must(t, r.do(powerOnly))
 	})
 
 	row(t, "R12_a_dropped_action_is_read_again", func(t *testing.T) {

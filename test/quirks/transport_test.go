@@ -101,6 +101,12 @@ func TestTransport(t *testing.T) {
 		}
 	})
 
+	row(t, "R106_no_address", func(t *testing.T) {
+		r := start(t)
+		r.target.Address = ""
+		wantCode(t, r.do(powerOnly), fault.InvalidInput)
+	})
+
 	row(t, "R13_a_handshake_that_never_ends", func(t *testing.T) {
 		silent, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
@@ -274,7 +280,7 @@ func TestTags(t *testing.T) {
 	row(t, "R31_actions_have_no_tag", func(t *testing.T) {
 		r := start(t)
 		r.On("POST", "", func(x *Exchange) *Answer {
-			if x.Header.Get("If-Match") != "" {
+			if _, tagged := x.Header["If-Match"]; tagged {
 				return Problem(412, "Base.1.8.PreconditionFailed", "The ETag did not match.")
 			}
 			return x.Next()
