@@ -27,7 +27,7 @@ type JoinFacts struct {
 	Version   string
 	PublicKey []byte // Ed25519; the request for a certificate was signed with it
 	// Issue makes the certificate, once the token is known to be good.
-	Issue func(a id.Agent, role agent.Role) (agent.Certificate, error)
+	Issue func(a id.Agent, n id.Node, role agent.Role) (agent.Certificate, error)
 }
 
 // Join lets an agent in: the token is checked, then spent, then the agent is given a certificate. What differs from what the
@@ -56,7 +56,7 @@ func (s *Service) Join(ctx context.Context, call Call, in JoinFacts) (agent.Stat
 	if err := s.enter(ctx, call, token, use, in); err != nil {
 		return agent.State{}, err
 	}
-	issued, err := in.Issue(use.Agent, in.Role)
+	issued, err := in.Issue(use.Agent, use.Node, in.Role)
 	if err != nil {
 		return agent.State{}, err
 	}

@@ -38,7 +38,7 @@ func certificateOf(key ed25519.PrivateKey, now time.Time) agent.Certificate {
 func (s *signer) facts(token string, as agent.Role, macs ...string) commands.JoinFacts {
 	return commands.JoinFacts{
 		Token: token, Role: as, PublicKey: s.cert.PublicKey, Claims: agent.Claims{MACs: macs, Serial: "S1"},
-		Issue: func(id.Agent, agent.Role) (agent.Certificate, error) { return s.cert, nil },
+		Issue: func(id.Agent, id.Node, agent.Role) (agent.Certificate, error) { return s.cert, nil },
 	}
 }
 

@@ -54,11 +54,6 @@ func (s *Service) Fail(ctx context.Context, call Call, n id.Node, w id.Workflow,
 	return s.provision(ctx, call, n, node.Fail{Workflow: w, Code: code, Message: message})
 }
 
-// Retry moves a failed node back to where its workflow failed, with the run number raised.
-func (s *Service) Retry(ctx context.Context, call Call, n id.Node, w id.Workflow) (NodeOutcome, error) {
-	return s.always(ctx, call, n, principal.WorkflowsManage, node.Retry{Workflow: w})
-}
-
 // RecordHardware stores a new inventory; one equal to the newest of its source changes nothing.
 func (s *Service) RecordHardware(ctx context.Context, call Call, n id.Node, from node.Source, h node.Hardware,
 ) (NodeOutcome, error) {

@@ -60,9 +60,13 @@ func (s *Service) Recover(ctx context.Context, call Call, n id.Node) (NodeOutcom
 	return s.provision(ctx, call, n, node.Recover{})
 }
 
-// Abort stops the running workflow and fails the node. The reason holds at most 512 characters.
+// Abort fails the node at once and stops its workflow, whose cleanup still runs. The reason holds at most 512 characters.
 func (s *Service) Abort(ctx context.Context, call Call, n id.Node, reason string) (NodeOutcome, error) {
-	return s.provision(ctx, call, n, node.Abort{Reason: reason})
+	done, err := s.provision(ctx, call, n, node.Abort{Reason: reason})
+	if err == nil {
+		s.abortAfterNode(ctx, call, done.State, reason)
+	}
+	return done, err
 }
 
 // Retire takes the machine out for good: through a last wipe from ready and failed, at once from joined and adopted. An

@@ -19,6 +19,8 @@ type Service struct {
 	cache   *stateCache
 	kinds   []agentcommand.Kind
 	attest  Attestor
+
+	profiles library
 }
 
 // New makes the write side over a log. Kinds are what agents can be asked for, as agentcommand.Join gives them; none:

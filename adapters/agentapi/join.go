@@ -1,0 +1,104 @@
+package agentapi
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/better-compute/metal/adapters/agentapi/protocol"
+	"github.com/better-compute/metal/adapters/pki"
+	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/domain/agent"
+	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/id"
+)
+
+// join lets an agent in by a token. Attempts that fail are counted by address.
+func (g *Gateway) join(r *http.Request, in protocol.JoinRequest) (protocol.JoinAnswer, error) {
+	address := clientAddress(r.RemoteAddr)
+	if wait := g.attempts.wait(address, g.Clock()); wait > 0 {
+		return protocol.JoinAnswer{}, fault.New(fault.RateLimited, "too many joins from this address have failed").
+			WithDetail(retryAfter, int(math.Ceil(wait.Seconds())))
+	}
+	answer, err := g.joined(r.Context(), in)
+	switch fault.CodeOf(err) {
+	case fault.Unauthenticated, fault.Forbidden, fault.InvalidInput:
+		g.attempts.spend(address, g.Clock())
+	}
+	if err != nil {
+		g.Observer.Refused(string(fault.CodeOf(err)))
+	}
+	return answer, err
+}
+
+func (g *Gateway) joined(ctx context.Context, in protocol.JoinRequest) (protocol.JoinAnswer, error) {
+	key, err := pki.RequestKey(in.CSR)
+	if err != nil {
+		return protocol.JoinAnswer{}, err
+	}
+	if err := checkClaims(in.Claims); err != nil {
+		return protocol.JoinAnswer{}, err
+	}
+	var issued pki.Issued
+	who, err := g.Service.Join(ctx, g.call(id.Agent{}), commands.JoinFacts{
+		Token: in.Token, Role: agent.Role(in.Role), Claims: agent.Claims(in.Claims), Name: in.Name, Version: in.Version, PublicKey: key,
+		Issue: func(a id.Agent, n id.Node, role agent.Role) (agent.Certificate, error) {
+			issued, err = g.CA.IssueAgent(key, a, n, role, g.AgentLife)
+			return issued.Certificate, err
+		},
+	})
+	if err != nil {
+		return protocol.JoinAnswer{}, err
+	}
+	answer := protocol.JoinAnswer{AgentID: who.ID.String(), SiteID: who.Site.String(), Certificate: g.answer(issued)}
+	if !id.IsZero(who.Node) {
+		answer.NodeID = who.Node.String()
+	}
+	return answer, nil
+}
+
+// checkClaims bounds what goes into the log.
+func checkClaims(c protocol.Claims) error {
+	const most, longest = 128, 128
+	issue := func(path string) error {
+		return fault.Invalid(fault.Issue{Path: "claims." + path, Message: "at most 128, of at most 128 bytes each"})
+	}
+	for path, list := range map[string][]string{"macs": c.MACs, "gpuUuids": c.GPUUUIDs, "serial": {c.Serial}, "productUuid": {c.ProductUUID}} {
+		if len(list) > most {
+			return issue(path)
+		}
+		for _, text := range list {
+			if len(text) > longest {
+				return issue(path)
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Gateway) answer(i pki.Issued) protocol.Certificate {
+	return protocol.Certificate{
+		Certificate: i.DER, CA: g.CA.Certificate(), NotAfter: i.Certificate.NotAfter, RenewAfter: i.RenewAfter,
+	}
+}
+
+// renew gives an agent a certificate of a fresh key. The one it has is good until the new one is used.
+func (g *Gateway) renew(ctx context.Context, who caller, in protocol.RenewRequest) (protocol.Certificate, error) {
+	key, err := pki.RequestKey(in.CSR)
+	if err != nil {
+		return protocol.Certificate{}, err
+	}
+	issued, err := g.CA.IssueAgent(key, who.ID, who.Node, who.certificate.Role, g.AgentLife)
+	if err != nil {
+		return protocol.Certificate{}, err
+	}
+	_, err = g.Service.RenewCertificate(ctx, g.call(who.ID), who.ID, who.certificate.Fingerprint, issued.Certificate)
+	g.known.forget(who.ID.String())
+	return g.answer(issued), err
+}
+
+// renewAfter is when two thirds of a certificate's life are over.
+func renewAfter(c agent.Certificate) time.Time {
+	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3)
+}
