@@ -135,11 +135,12 @@ type (
 	}
 	// Use makes a version immutable.
 	Use struct{ Workflow id.Workflow }
-	// Publish takes the public name of a version for a tenant.
+	// Publish takes the public name of a version for a tenant. Instead is a holder that has lost it.
 	Publish struct {
 		Tenant  id.Tenant
 		Profile string
 		Version int
+		Instead id.Tenant
 	}
 	// Withdraw gives it back.
 	Withdraw struct {
@@ -174,8 +175,8 @@ func Decide(s State, c Command) ([]Event, error) {
 		switch s.Publisher {
 		case c.Tenant:
 			return nil, nil
-		case id.Tenant{}:
-			return []Event{Published(c)}, nil
+		case id.Tenant{}, c.Instead:
+			return []Event{Published{Tenant: c.Tenant, Profile: c.Profile, Version: c.Version}}, nil
 		}
 		return nil, fault.New(fault.Conflict, "a public profile %s exists already", Name(c.Profile, c.Version)).
 			WithRemedy("choose another id or version, or store it without public")
