@@ -302,6 +302,9 @@ func (b *booting) apply(ctx context.Context) error {
 			return failed
 		}
 		done, err := b.readBack(ctx, failed == nil)
+		if fault.CodeOf(err) == fault.Timeout && failed == nil {
+			return b.notApplied(context.WithoutCancel(ctx), r, nil, nil) // it was taken, and not seen in time
+		}
 		if err != nil || done {
 			return err
 		}

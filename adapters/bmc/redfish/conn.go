@@ -16,11 +16,13 @@ import (
 
 	"github.com/better-compute/metal/adapters/bmc"
 	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/node"
 )
 
 // conn is one controller under one set of credentials. Machines share it.
 type conn struct {
 	d              *Driver
+	key            connKey
 	gate           *gate
 	wire           *wire
 	fish           *gofish.APIClient
@@ -54,8 +56,8 @@ type request struct {
 
 func (r request) writes() bool { return r.method != http.MethodGet && r.method != http.MethodHead }
 
-func newConn(ctx context.Context, d *Driver, g *gate, address string, t bmc.Target) (*conn, error) {
-	base, err := url.Parse(address)
+func newConn(ctx context.Context, d *Driver, g *gate, key connKey, t bmc.Target) (*conn, error) {
+	base, err := url.Parse(key.address)
 	if err != nil {
 		return nil, fault.Invalid(fault.Issue{Path: "address", Message: "is not a URL"})
 	}
@@ -64,8 +66,11 @@ func newConn(ctx context.Context, d *Driver, g *gate, address string, t bmc.Targ
 		return nil, err
 	}
 	c := &conn{
-		d: d, gate: g, wire: w, prefix: strings.TrimRight(base.EscapedPath(), "/"), user: t.Username, password: t.Password,
+		d: d, key: key, gate: g, wire: w, prefix: strings.TrimRight(base.EscapedPath(), "/"), user: t.Username, password: t.Password,
 		systems: map[string]facts{}, hidden: map[string]int{}, used: d.o.Now(),
+	}
+	if t.TLS.Mode == node.TLSInsecure || base.Scheme == "http" {
+		d.o.Logger.WarnContext(ctx, "a BMC is spoken to without knowing that it is the one", "address", key.address)
 	}
 	base.Path, base.RawPath = "", ""
 	c.fish, err = gofish.ConnectContext(opened(ctx), gofish.ClientConfig{

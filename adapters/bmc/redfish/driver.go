@@ -127,7 +127,7 @@ func (d *Driver) take(ctx context.Context, key connKey, t bmc.Target) (c *conn, 
 			g = newGate(d.o.Concurrency)
 			d.gates[key.address] = g
 		}
-		if c, err = newConn(ctx, d, g, key.address, t); err != nil {
+		if c, err = newConn(ctx, d, g, key, t); err != nil {
 			return nil, old, err
 		}
 		d.conns[key] = c
@@ -136,7 +136,23 @@ func (d *Driver) take(ctx context.Context, key connKey, t bmc.Target) (c *conn, 
 	return c, old, nil
 }
 
-// Close logs every session out. It waits for logins that are still under way, as long as ctx lasts.
+// forget drops a connection that nobody uses; what it learned, its nodes know.
+func (d *Driver) forget(c *conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !c.unused() {
+		return false
+	}
+	if d.conns[c.key] == c {
+		delete(d.conns, c.key)
+	}
+	return true
+}
+
+// lastMoment is what logging out gets when the context of Close is over: a session that stays blocks others for long.
+const lastMoment = 2 * time.Second
+
+// Close logs every session out. It waits for what is still under way as long as ctx lasts, and a moment longer.
 func (d *Driver) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
@@ -157,6 +173,9 @@ func (d *Driver) Close(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
+		late := time.AfterFunc(lastMoment, d.end)
+		<-done
+		late.Stop()
 	}
 	d.end()
 	<-done

@@ -152,5 +152,6 @@ func dropped(err error) bool {
 		return false
 	}
 	var dial *net.OpError
-	return !errors.As(err, &dial) || dial.Op != "dial"
+	var timed net.Error
+	return (!errors.As(err, &dial) || dial.Op != "dial") && (!errors.As(err, &timed) || !timed.Timeout())
 }

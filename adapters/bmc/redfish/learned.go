@@ -122,11 +122,18 @@ var vendorNames = []struct{ part, name string }{
 }
 
 func vendorName(s string) string {
+	if name, known := knownVendor(s); known {
+		return name
+	}
+	return s
+}
+
+func knownVendor(s string) (string, bool) {
 	low := strings.ToLower(s)
 	for _, v := range vendorNames {
 		if strings.HasPrefix(low, v.part) {
-			return v.name
+			return v.name, true
 		}
 	}
-	return s
+	return "", false
 }

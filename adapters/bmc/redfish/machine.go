@@ -132,22 +132,22 @@ func (c *conn) keepRoot(path string, root document) {
 	})
 }
 
-// rootVendor is whose quirks apply, as the service root tells: its Vendor, else the one key of its Oem.
+// rootVendor is whose quirks apply, as the service root tells: its Vendor, else a key of its Oem, known ones first.
 func rootVendor(root document) string {
 	if v := root.label("Vendor"); v != "" {
 		return vendorName(v)
 	}
+	var other string
 	for _, key := range sortedKeys(root.object("Oem")) {
-		if !strings.Contains(key, "@") && vendorName(key) != key {
-			return vendorName(key)
+		name, known := knownVendor(key)
+		switch {
+		case known:
+			return name
+		case other == "" && !strings.Contains(key, "@"):
+			other = key
 		}
 	}
-	for _, key := range sortedKeys(root.object("Oem")) {
-		if !strings.Contains(key, "@") {
-			return key
-		}
-	}
-	return ""
+	return other
 }
 
 // candidate is a system that may be the machine.
@@ -227,24 +227,25 @@ func (m *machine) choose(s candidate) {
 	})
 }
 
-// system reads the machine's system. A path that was remembered and is gone is looked for anew, once.
+// system reads the machine's system. Where the remembered path is gone, or has become another machine's, it is looked for
+// anew, once: nothing is ever done to a machine that is not the one meant.
 func (m *machine) system(ctx context.Context) (document, *answer, error) {
 	path := m.known().System
 	doc, a, err := m.c.get(ctx, path)
-	if n := statusOf(err); n == http.StatusNotFound || n == http.StatusGone {
-		m.learn(func(f *facts) { *f = facts{} })
-		if e := m.findSystem(ctx); e != nil {
-			return nil, nil, e
-		}
-		if m.known().System == path {
-			return nil, nil, err
-		}
-		doc, a, err = m.c.get(ctx, m.known().System)
+	n := statusOf(err)
+	gone := n == http.StatusNotFound || n == http.StatusGone
+	moved := err == nil && m.wanted != "" && !candidate{path: path, doc: doc}.called(m.wanted)
+	if !gone && !moved {
+		return doc, a, err
 	}
-	if err != nil {
+	m.learn(func(f *facts) { *f = facts{} })
+	if e := m.findSystem(ctx); e != nil {
+		return nil, nil, e
+	}
+	if gone && m.known().System == path {
 		return nil, nil, err
 	}
-	return doc, a, nil
+	return m.c.get(ctx, m.known().System)
 }
 
 // mostPages bounds a collection: no machine has more parts than that.

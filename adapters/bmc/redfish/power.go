@@ -381,6 +381,11 @@ func bootEvidence(sys document) string {
 	return sys.text("LastResetTime") + " " + sys.text("BootProgress", "LastState") + " " + sys.text("BootProgress", "LastStateTime")
 }
 
+// tellsBoots reports whether the controller dates its boots, so that a restart can be told from none.
+func tellsBoots(sys document) bool {
+	return sys.text("LastResetTime") != "" || sys.text("BootProgress", "LastStateTime") != ""
+}
+
 // restarted waits until the machine was seen off, or shows that it booted afresh.
 func (w *powering) restarted(ctx context.Context, before string) error {
 	for p := w.m.c.d.pace(); ; {
@@ -407,7 +412,7 @@ func (w *powering) arrived(ctx context.Context, before string) bool {
 	return w.restarted(ctx, before) == nil
 }
 
-// reset restarts a machine that is on; one that is off is switched on.
+// reset restarts a machine that is on; one that is off is switched on. A controller that dates its boots must show one.
 func (w *powering) reset(ctx context.Context, off bool) error {
 	if off {
 		return w.reach(ctx, node.ActionOn, node.PowerOn)
@@ -424,6 +429,11 @@ func (w *powering) reset(ctx context.Context, off bool) error {
 			return w.missed(err, node.PowerOn)
 		}
 		w.result.Changed = true
+	}
+	if tellsBoots(w.sys) {
+		if err := w.restarted(ctx, before); err != nil {
+			return w.missed(err, node.PowerOn)
+		}
 	}
 	ok, err := w.watch(ctx, node.PowerOn, powerPolls*w.m.c.d.o.Poll)
 	if err == nil && !ok {

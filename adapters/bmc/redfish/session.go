@@ -78,7 +78,7 @@ func (c *conn) detached(ctx context.Context, limit time.Duration) (context.Conte
 }
 
 func (c *conn) enter(ctx context.Context, p *login) {
-	ctx, cancel := c.detached(ctx, 2*c.d.o.RequestTimeout+2*c.d.o.ConnectTimeout)
+	ctx, cancel := c.detached(ctx, c.d.o.RequestTimeout+2*c.d.o.ConnectTimeout)
 	defer cancel()
 	t, err := c.logIn(ctx)
 	c.mu.Lock()
@@ -263,23 +263,31 @@ func (c *conn) logout(ctx context.Context) {
 	c.wire.base.CloseIdleConnections()
 }
 
-// watch logs out after the session was not used for a while. The lock is held.
+// watch logs out and forgets the connection after it was not used for a while. The lock is held.
 func (c *conn) watch(after time.Duration) {
 	if c.idle != nil {
 		c.idle.Stop()
 	}
 	c.idle = time.AfterFunc(after, func() {
-		c.mu.Lock()
-		rest := c.d.o.SessionIdle - c.d.o.Now().Sub(c.used)
-		if c.users > 0 || rest > 0 {
-			c.watch(max(rest, c.d.o.SessionIdle/4, time.Millisecond))
-			c.mu.Unlock()
-			return
+		if c.d.forget(c) {
+			c.logout(c.d.ending)
 		}
-		c.idle = nil
-		c.mu.Unlock()
-		c.logout(c.d.ending)
 	})
+}
+
+// unused reports whether the connection has been idle for long enough and is not needed to hold refused credentials back;
+// if not, it is looked at again later.
+func (c *conn) unused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.d.o.Now()
+	rest := max(c.d.o.SessionIdle-now.Sub(c.used), c.barred.Sub(now))
+	if c.users > 0 || (!c.retired && rest > 0) {
+		c.watch(max(rest, c.d.o.SessionIdle/4, time.Millisecond))
+		return false
+	}
+	c.idle, c.retired = nil, true
+	return true
 }
 
 // hold and release count the machines that use the connection.
