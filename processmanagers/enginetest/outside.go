@@ -1,0 +1,237 @@
+package enginetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/domain/agent"
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/principal"
+	"github.com/better-compute/metal/processmanagers/steps"
+)
+
+// Answer is what an agent makes of an agent command.
+type Answer struct {
+	Silent bool                // it does not answer, now or later, until it is asked again by another command
+	Status agentcommand.Status // empty: succeeded
+	Result any
+	Code   string
+	Reason string
+	Signed bool // the result is attested
+	// Boot is the boot that the machine's agent is in afterwards; empty: as before. The agent command is then left unanswered
+	// where it was the machine's own agent that had it.
+	Boot string
+	Role agentcommand.Role
+}
+
+// answer has an agent answer one agent command, the oldest first.
+func (w *World) answer() bool {
+	for len(w.orders) > 0 {
+		c := w.orders[0]
+		w.orders = w.orders[1:]
+		state, _, err := w.Outside.AgentCommand(context.Background(), c)
+		w.must(err)
+		if state.Status.Settled() {
+			continue
+		}
+		a := Answer{Result: map[string]any{}}
+		if w.Options.Answer != nil {
+			a = w.Options.Answer(w, state)
+		}
+		if a.Silent {
+			continue
+		}
+		w.carryOut(state, a)
+		return true
+	}
+	return false
+}
+
+func (w *World) carryOut(c agentcommand.State, a Answer) {
+	who, boot := id.Of[id.Agent](uuid.NewSHA1(uuid.Nil, []byte("site agent"))), "site-boot"
+	own := c.Role != agentcommand.RoleSite
+	if own {
+		who, boot = agent.Of(c.Node), w.Agents.sessions[c.Node].BootID
+	}
+	if _, err := w.Outside.HandOutAgentCommand(context.Background(), Operator(), c.AgentCommand, who, boot); err != nil {
+		w.t.Logf("%s is not handed out: %v", c.Kind, err)
+		return
+	}
+	if a.Boot == "" || !own {
+		w.settle(c, a, who, boot)
+	}
+	if a.Boot != "" {
+		w.Agents.Open(c.Node, a.Role, a.Boot)
+	}
+}
+
+func (w *World) settle(c agentcommand.State, a Answer, who id.Agent, boot string) {
+	s := agentcommand.Settle{Agent: who, BootID: boot, Status: a.Status, Code: a.Code, Reason: a.Reason}
+	if s.Status == "" {
+		s.Status = agentcommand.Succeeded
+	}
+	if a.Result != nil {
+		raw, err := json.Marshal(a.Result)
+		w.must(err)
+		s.Result = raw
+	}
+	if a.Signed {
+		s.Attestation = &agentcommand.Attestation{Certificate: strings.Repeat("ab", 32), Signature: []byte("signed"), At: w.now}
+	}
+	_, err := w.Outside.SettleAgentCommand(context.Background(), Operator(), c.AgentCommand, s)
+	w.must(err)
+}
+
+// Agents is which agents there are.
+type Agents struct {
+	world    *World
+	sessions map[id.Node]steps.Session
+	Site     bool // an agent of the site is connected
+	Revoked  int
+}
+
+// Open says that a machine's agent runs in another boot or role.
+func (a *Agents) Open(n id.Node, as agentcommand.Role, boot string) {
+	a.sessions[n] = steps.Session{Agent: agent.Of(n), Role: as, BootID: boot, OpenedAt: a.world.now, Connected: true}
+	stream := agent.StreamOf(agent.Of(n))
+	before, err := a.world.Log.Read(context.Background(), stream, 0)
+	a.world.must(err)
+	_, err = a.world.Log.Append(context.Background(), stream, event.Version(len(before)), event.Meta{Tenant: Tenant.String()},
+		agent.SessionOpened{Agent: agent.Of(n), Node: n, Role: agent.Role(as), BootID: boot})
+	a.world.must(err)
+}
+
+// Gone says that a machine's agent is not heard of any more.
+func (a *Agents) Gone(n id.Node) {
+	s := a.sessions[n]
+	s.Connected = false
+	a.sessions[n] = s
+}
+
+// OfNode implements steps.Agents.
+func (a *Agents) OfNode(_ context.Context, n id.Node) (steps.Session, error) {
+	return a.sessions[n], nil
+}
+
+// SiteConnected implements steps.Agents.
+func (a *Agents) SiteConnected(context.Context, id.Site) (bool, error) { return a.Site, nil }
+
+// Revoke implements steps.Agents.
+func (a *Agents) Revoke(context.Context, id.Node, string) error { a.Revoked++; return nil }
+
+// Secrets keeps what steps put away and mints tokens, the same for the same key.
+type Secrets struct {
+	mu     sync.Mutex
+	Values map[string]string // by reference
+	Minted map[string]string // by key
+}
+
+// Put implements steps.Secrets.
+func (s *Secrets) Put(_ context.Context, key string, value []byte) (node.SecretRef, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Values == nil {
+		s.Values = map[string]string{}
+	}
+	ref := node.SecretRef("secret:" + uuid.NewSHA1(uuid.Nil, []byte(key)).String())
+	s.Values[string(ref)] = string(value)
+	return ref, nil
+}
+
+// Mint implements steps.Tokens.
+func (s *Secrets) Mint(_ context.Context, t steps.JoinToken) (id.JoinToken, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Minted == nil {
+		s.Minted = map[string]string{}
+	}
+	s.Minted[t.Key] = "metaljoin-" + uuid.NewSHA1(uuid.Nil, []byte("token "+t.Key)).String()
+	return id.Of[id.JoinToken](uuid.NewSHA1(uuid.Nil, []byte(t.Key))), s.Minted[t.Key], nil
+}
+
+// vault is the write side's store of secrets; a world has none to keep.
+type vault struct{}
+
+func (vault) Put(_ context.Context, of uuid.UUID, _ []byte) (node.SecretRef, error) {
+	return node.SecretRef("secret:" + of.String()), nil
+}
+
+func (vault) Delete(context.Context, node.SecretRef) error { return nil }
+
+func (vault) Mint(command uuid.UUID) string { return command.String() }
+
+// Images has every image.
+type Images struct{}
+
+// Resolve implements steps.Images.
+func (Images) Resolve(_ context.Context, _ id.Tenant, ref string) (steps.Image, error) {
+	return steps.Image{
+		ID: id.Of[id.Image](uuid.NewSHA1(uuid.Nil, []byte(ref))), Name: ref, URL: "https://images.example/" + ref,
+		Digest: "sha256:" + strings.Repeat("5e", 32), Format: "raw", Bytes: 1 << 20,
+	}, nil
+}
+
+// anyone may do anything.
+type anyone struct{}
+
+func (anyone) Allow(commands.Actor, principal.Action, commands.Resource) error { return nil }
+
+// believer takes every signature.
+type believer struct{}
+
+func (believer) Verify(agentcommand.State, string, []byte, agentcommand.Attestation, []agent.Certificate, time.Time) error {
+	return nil
+}
+
+// Mortal is the log of one process, which may die at one of its appends.
+type Mortal struct {
+	event.Store
+	Appends int  // so far
+	DieAt   int  // the append at which it dies; zero: it does not
+	After   bool // the append is in the log, but nobody hears of it
+	dead    bool
+}
+
+// Dead reports whether the process died.
+func (m *Mortal) Dead() bool { return m.dead }
+
+// Append implements event.Store.
+func (m *Mortal) Append(ctx context.Context, s event.Stream, expect event.Version, meta event.Meta, events ...event.Event,
+) (event.Position, error) {
+	if m.dead {
+		return 0, errDead
+	}
+	m.Appends++
+	if m.Appends != m.DieAt {
+		return m.Store.Append(ctx, s, expect, meta, events...)
+	}
+	m.dead = true
+	if m.After {
+		if _, err := m.Store.Append(ctx, s, expect, meta, events...); err != nil {
+			return 0, err
+		}
+	}
+	return 0, fmt.Errorf("%w: %w", event.ErrUnknownOutcome, errDead)
+}
+
+// Read implements event.Store.
+func (m *Mortal) Read(ctx context.Context, s event.Stream, after event.Version) ([]event.Recorded, error) {
+	if m.dead {
+		return nil, errDead
+	}
+	return m.Store.Read(ctx, s, after)
+}
+
+// errDead is what a dead process hears of everything.
+var errDead = errors.New("the process is dead")
