@@ -19,7 +19,7 @@ type Order struct {
 	Role agentcommand.Role // which agent carries it out
 	// Name tells it from the step's other agent commands; the step's only one needs none.
 	Name string
-	// Payload is what it carries. The references to secrets in it are what the agent may fetch.
+	// Payload is what it carries; nil: an empty one. The references to secrets in it are what the agent may fetch.
 	Payload any
 	// Make gives the payload instead, where making it costs something: only an agent command that does not exist yet needs it.
 	Make func() (any, error)
@@ -110,6 +110,9 @@ func (c *Context) requested(key string, o Order) (agentcommand.Requested, error)
 			return agentcommand.Requested{}, err
 		}
 		payload = made
+	}
+	if payload == nil {
+		payload = struct{}{}
 	}
 	text, err := json.Marshal(payload)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,9 +24,11 @@ var designed = []string{
 	"metal.ensureRamdisk", "node.reboot", "power.setPower", "userdata.render", "wait.agentJoined", "wait.observed",
 }
 
+var catalog = sync.OnceValues(func() (*steps.Catalog, error) { return steps.NewCatalog(agentcommand.Kinds, steps.Shipped()) })
+
 func shipped(t *testing.T) *steps.Catalog {
 	t.Helper()
-	c, err := steps.NewCatalog(agentcommand.Kinds, steps.Shipped())
+	c, err := catalog()
 	if err != nil {
 		t.Fatal(err)
 	}

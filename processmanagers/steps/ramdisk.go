@@ -76,7 +76,8 @@ func ensureRamdisk(ctx context.Context, c *Context, in Ramdisk) (any, error) {
 			first = cycled
 		}
 		if c.cameUp(now, first) {
-			return ramdiskUp{BootID: now.BootID, Role: now.Role, BootEntry: true, Rounds: round}, nil
+			rounds, err := c.rounds(ctx)
+			return ramdiskUp{BootID: now.BootID, Role: now.Role, BootEntry: true, Rounds: rounds}, err
 		}
 		if round == bootRounds || c.Now.Before(cycled.Add(window)) {
 			return nil, NotReady(0)
@@ -107,6 +108,18 @@ func (c *Context) bootRamdisk(ctx context.Context, in Ramdisk, round int, window
 	// Asked for when its deadline less the window was; or earlier, where the step's deadline cut it: then there is no time
 	// for another round anyway.
 	return sent.NotAfter.Add(-window), err
+}
+
+// rounds counts the rounds that were begun.
+func (c *Context) rounds(ctx context.Context) (n int, err error) {
+	for n < bootRounds {
+		begun, err := c.Ports.Commands.Find(ctx, c.CommandKey(roundName("entry", n+1)))
+		if err != nil || !begun.Exists() {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 func roundName(what string, round int) string {

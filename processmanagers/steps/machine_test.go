@@ -1,0 +1,290 @@
+package steps_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/profile"
+	"github.com/better-compute/metal/processmanagers/steps"
+)
+
+// says has every agent command succeed with a result.
+func (w *world) says(result string) {
+	w.answer = func(agentcommand.State) (agentcommand.Status, any) {
+		return agentcommand.Succeeded, json.RawMessage(result)
+	}
+}
+
+var twoDisks = &node.Hardware{Disks: []node.Disk{{WWN: "1"}, {WWN: "2"}}}
+
+const bothWiped = `{"disks":[{"disk":{"wwn":"1"},"method":"quick","readBack":true},{"disk":{"wwn":"2"},"method":"secure-erase","readBack":true}]}`
+
+func TestWipeMethodIsTheOperators(t *testing.T) {
+	for name, test := range map[string]struct {
+		state node.ProvisionState
+		asked node.WipeMethod
+		with  string
+		want  string
+		code  fault.Code
+	}{
+		"nothing said":             {node.Commissioning, "", ``, "quick", ""},
+		"the profile":              {node.Commissioning, "", `{"method":"secure-erase"}`, "secure-erase", ""},
+		"the operator":             {node.Releasing, node.WipeQuick, `{"method":"secure-erase"}`, "quick", ""},
+		"retired":                  {node.Retiring, node.WipeCryptoErase, ``, "crypto-erase", ""},
+		"asked in an earlier life": {node.Commissioning, node.WipeSecureErase, ``, "quick", ""},
+		"none":                     {node.Releasing, node.WipeNone, ``, "", fault.InvalidState},
+		"deploying":                {node.Deploying, "", ``, "quick", ""},
+		"deployed":                 {node.Deployed, "", ``, "", fault.InvalidState},
+		"rescue":                   {node.Rescue, "", ``, "", fault.InvalidState},
+		"ready":                    {node.Ready, "", ``, "", fault.InvalidState},
+	} {
+		w := newWorld(t)
+		w.node.Provision, w.node.ReleaseWipe = test.state, test.asked
+		w.begin("disk.wipe", test.with, 0)
+		_, err := w.pass()
+		if _, waits := steps.IsNotReady(err); waits {
+			err = nil
+		}
+		wants(t, name, err, test.code, "")
+		if test.code != "" {
+			if len(w.keys) > 0 {
+				t.Errorf("%s: a wipe was sent", name)
+			}
+			continue
+		}
+		var ask agentcommand.WipeDisks
+		if w.payload(0, &ask); ask.Method != test.want {
+			t.Errorf("%s: asked for %s", name, ask.Method)
+		}
+	}
+}
+
+func TestAWipeIsBelievedWhenItIsProven(t *testing.T) {
+	for name, test := range map[string]struct {
+		result   string
+		known    *node.Hardware
+		unsigned bool
+		state    node.ProvisionState
+		asked    node.WipeMethod
+		code     fault.Code
+		recorded bool
+	}{
+		"proven":        {bothWiped, twoDisks, false, node.Releasing, node.WipeQuick, "", true},
+		"not signed":    {bothWiped, twoDisks, true, node.Releasing, node.WipeQuick, fault.UnverifiedWipe, false},
+		"weaker":        {bothWiped, twoDisks, false, node.Releasing, node.WipeSecureErase, fault.UnverifiedWipe, true},
+		"a disk failed": {strings.Replace(bothWiped, "true", "false", 1), twoDisks, false, node.Releasing, node.WipeQuick, fault.UnverifiedWipe, true},
+		"a disk is missing": {`{"disks":[{"disk":{"wwn":"1"},"method":"quick","readBack":true}]}`, twoDisks, false, node.Releasing,
+			node.WipeQuick, fault.UnverifiedWipe, true},
+		"a USB stick": {strings.Replace(bothWiped, `{"disks":[`, `{"disks":[{"disk":{"wwn":"usb"},"method":"none","readBack":false,"reason":"removable"},`, 1),
+			twoDisks, false, node.Releasing, node.WipeQuick, "", true},
+		"left alone, listed": {strings.Replace(bothWiped, `"method":"quick","readBack":true`, `"method":"none","readBack":false`, 1), twoDisks, false,
+			node.Releasing, node.WipeQuick, fault.UnverifiedWipe, true},
+		"before a deploy": {bothWiped, twoDisks, false, node.Deploying, "", "", false},
+		"nonsense":        {`[]`, twoDisks, false, node.Releasing, node.WipeQuick, fault.DriverError, false},
+	} {
+		w := newWorld(t)
+		w.unsigned, w.session.BootID = test.unsigned, "boot-7"
+		w.node.Provision, w.node.ReleaseWipe, w.node.Hardware.InBand = test.state, test.asked, test.known
+		w.says(test.result)
+		_, err := w.run("disk.wipe", ``)
+		wants(t, name, err, test.code, "")
+		if (w.node.Wipe != nil) != test.recorded {
+			t.Errorf("%s: recorded %+v", name, w.node.Wipe)
+		}
+		if test.recorded && (w.node.Wipe.Certificate != "cert" || w.node.Wipe.BootID != "boot-7" || !w.node.Wipe.Signed ||
+			w.node.Wipe.Method != test.asked || w.node.Wipe.AgentCommand != agentcommand.IDOf(w.keys[0])) {
+			t.Errorf("%s: %+v", name, w.node.Wipe)
+		}
+		if verified := w.node.WipeVerified(); test.code == "" && test.recorded && !verified {
+			t.Errorf("%s: the node does not believe it", name)
+		}
+	}
+}
+
+func TestAWipeThatTheAgentCouldNotProve(t *testing.T) {
+	w := newWorld(t)
+	w.answer = func(agentcommand.State) (agentcommand.Status, any) {
+		return agentcommand.Failed, json.RawMessage(bothWiped)
+	}
+	_, err := w.run("disk.wipe", ``)
+	wants(t, "failed", err, fault.UnverifiedWipe, "")
+	w = newWorld(t)
+	w.answer = func(agentcommand.State) (agentcommand.Status, any) { return agentcommand.Expired, nil }
+	_, err = w.run("disk.wipe", ``)
+	wants(t, "expired", err, fault.DriverError, "")
+}
+
+func TestBurnin(t *testing.T) {
+	w := newWorld(t)
+	w.says(`{"parts":[{"name":"cpu0","tookSeconds":90,"errors":0}]}`)
+	_, err := w.run("burnin.cpu", `{"duration":"90s"}`)
+	wants(t, "fine", err, "", "")
+	var ask agentcommand.Burnin
+	if w.payload(0, &ask); ask.Duration.Duration() != 90*time.Second {
+		t.Errorf("asked for %v", ask)
+	}
+	w.says(`{"parts":[{"name":"memory","tookSeconds":90,"errors":2}]}`)
+	_, err = w.run("burnin.memory", `{"bytes":1024}`)
+	wants(t, "errors", err, fault.DriverError, "part-failed")
+	w.unsigned = true
+	w.says(`{"parts":[]}`)
+	_, err = w.run("burnin.gpu", ``)
+	wants(t, "not signed", err, fault.DriverError, "not-attested")
+	w.node.Provision, w.unsigned = node.Deploying, false
+	_, err = w.run("burnin.disk", ``)
+	wants(t, "where data may be", err, fault.InvalidState, "")
+}
+
+func TestInspections(t *testing.T) {
+	w := newWorld(t)
+	w.answer = func(agentcommand.State) (agentcommand.Status, any) {
+		return agentcommand.Succeeded, agentcommand.Invoked{
+			Result: json.RawMessage(`{"hardware":{"product":"R750","cores":64},"notes":["no NICs"],"sources":{"nics":"absent"}}`),
+		}
+	}
+	result, err := w.run("inspect.outOfBand", ``)
+	wants(t, "out of band", err, "", "")
+	if w.node.Hardware.OutOfBand.Cores != 64 || !strings.Contains(string(result), `"notes":["no NICs"]`) {
+		t.Errorf("%+v, %s", w.node.Hardware.OutOfBand, result)
+	}
+	w.says(`{"product":"R750","cores":64,"disks":[{"wwn":"1"}]}`)
+	result, err = w.run("inspect.hardware", ``)
+	wants(t, "in band", err, "", "")
+	if len(w.node.Hardware.InBand.Disks) != 1 || !strings.Contains(string(result), `"disks":1`) {
+		t.Errorf("%+v, %s", w.node.Hardware.InBand, result)
+	}
+}
+
+func (w *world) deploying() {
+	w.node.Provision = node.Deploying
+	w.profile = profile.Document{Image: "ubuntu@24.04", UserData: &profile.UserData{Kind: "cloud-init"}}
+	w.images["ubuntu@24.04"] = steps.Image{
+		ID: id.Of[id.Image](uuid.UUID{15: 6}), Name: "ubuntu@24.04", URL: "https://images/u.raw.zst",
+		Digest: "sha256:" + strings.Repeat("ab", 32), Format: "raw.zst", Bytes: 9, Signature: []byte{1}, Signer: "PEM",
+	}
+}
+
+func TestDeploy(t *testing.T) {
+	w := newWorld(t)
+	w.deploying()
+	_, err := w.run("deploy.deploy", ``)
+	wants(t, "no image yet", err, fault.InvalidConfig, "")
+	_, err = w.run("image.resolve", ``)
+	wants(t, "resolve", err, "", "")
+	_, err = w.run("deploy.deploy", ``)
+	wants(t, "no user data yet", err, fault.InvalidConfig, "")
+	rendered, err := w.run("userdata.render", ``)
+	wants(t, "render", err, "", "")
+	w.says(`{"disk":"wwn:1","path":"/dev/sda","digest":"sha256:` + strings.Repeat("ab", 32) + `","bytes":100,"readBack":true}`)
+	result, err := w.run("deploy.deploy", `{"disk":{"serial":"S1"},"readBack":true}`)
+	wants(t, "deploy", err, "", "")
+	if !strings.Contains(string(result), `"disk":"wwn:1"`) || !strings.Contains(string(result), `"imageId":"img_`) {
+		t.Errorf("result %s", result)
+	}
+	var ask agentcommand.WriteImage
+	w.payload(0, &ask)
+	var data struct{ UserDataRef string }
+	w.decode(rendered, &data)
+	want := agentcommand.WriteImage{
+		URL: "https://images/u.raw.zst", Digest: "sha256:" + strings.Repeat("ab", 32), Format: "raw.zst", Bytes: 9,
+		Signature: []byte{1}, Signer: "PEM", Disk: agentcommand.RootDisk{Serial: "S1"}, UserDataRef: data.UserDataRef,
+		UserData: "cloud-init", Hostname: strings.ReplaceAll(w.node.ID.String(), "_", "-"), ReadBack: true,
+	}
+	if diff := cmp.Diff(want, ask); diff != "" {
+		t.Errorf("asked:\n%s", diff)
+	}
+
+	w.says(`{}`)
+	w.begin("boot.kexec", ``, 0)
+	_, _ = w.pass()
+	var kexec agentcommand.Kexec
+	if w.payload(1, &kexec); kexec.Disk != "wwn:1" {
+		t.Errorf("starts %+v", kexec)
+	}
+}
+
+func TestAWriteIsBelievedWhenItIsProven(t *testing.T) {
+	for reason, test := range map[string]struct {
+		unsigned bool
+		result   string
+	}{
+		"not-attested":   {true, `{"digest":"sha256:` + strings.Repeat("ab", 32) + `","readBack":true}`},
+		"digest-differs": {false, `{"digest":"sha256:` + strings.Repeat("cd", 32) + `","readBack":true}`},
+		"not-read-back":  {false, `{"digest":"sha256:` + strings.Repeat("ab", 32) + `"}`},
+		"bad-answer":     {false, `[]`},
+	} {
+		w := newWorld(t)
+		w.deploying()
+		w.profile.UserData = nil
+		_, err := w.run("image.resolve", ``)
+		wants(t, "resolve", err, "", "")
+		w.unsigned = test.unsigned
+		w.says(test.result)
+		_, err = w.run("deploy.deploy", `{"readBack":true}`)
+		wants(t, reason, err, fault.DriverError, reason)
+	}
+	w := newWorld(t)
+	w.deploying()
+	w.node.Provision = node.Deployed
+	_, err := w.run("deploy.deploy", ``)
+	wants(t, "deployed", err, fault.InvalidState, "")
+}
+
+func TestImagesThatAreNotThere(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.run("image.resolve", ``)
+	wants(t, "none named", err, fault.InvalidConfig, "")
+	_, err = w.run("image.resolve", `{"image":"no@1"}`)
+	wants(t, "unknown", err, fault.NotFound, "")
+}
+
+func TestHTTPViaSite(t *testing.T) {
+	w := newWorld(t)
+	w.says(`{"status":200,"body":"aGk="}`)
+	result, err := w.run("http.viaSite", `{"url":"https://10.0.0.1/x","method":"POST","body":"hello","timeout":"5s"}`)
+	wants(t, "200", err, "", "")
+	var ask agentcommand.HTTPProxy
+	w.payload(0, &ask)
+	if ask.Method != "POST" || string(ask.Body) != "hello" || ask.Timeout != 5 || !strings.Contains(string(result), `"body":"aGk="`) {
+		t.Errorf("asked %+v, got %s", ask, result)
+	}
+	w.says(`{"status":503}`)
+	_, err = w.run("http.viaSite", `{"url":"https://10.0.0.1/x"}`)
+	wants(t, "503", err, fault.DriverError, "http-status")
+	_, err = w.run("http.viaSite", `{"url":"https://10.0.0.1/x","expect":[503]}`)
+	wants(t, "503 is fine", err, "", "")
+
+	w = newWorld(t)
+	w.answer = func(agentcommand.State) (agentcommand.Status, any) {
+		switch passed := w.now.Sub(start); {
+		case passed < time.Minute:
+			return agentcommand.Failed, nil
+		case passed < 2*time.Minute:
+			return agentcommand.Succeeded, json.RawMessage(`{"status":503}`)
+		}
+		return agentcommand.Succeeded, json.RawMessage(`{"status":200}`)
+	}
+	_, err = w.run("http.viaSite", `{"url":"https://10.0.0.1/x","poll":true}`)
+	wants(t, "polled", err, "", "")
+	if len(w.keys) < 3 || len(w.keys) > 8 {
+		t.Errorf("%d requests", len(w.keys))
+	}
+}
+
+func TestRevoke(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.run("certs.revoke", ``)
+	wants(t, "revoke", err, "", "")
+	if !strings.Contains(w.revoked, "wf_") {
+		t.Errorf("revoked for %q", w.revoked)
+	}
+}
