@@ -32,6 +32,7 @@ func (a *API) workflowOperations() {
 		summary: "Read a workflow with its steps", gives: oneOf[contract.Workflow](),
 	}, a.getWorkflow)
 
+	a.workflowVerbs()
 }
 
 type listWorkflows struct {
