@@ -200,7 +200,9 @@ type Mortal struct {
 	Appends int  // so far
 	DieAt   int  // the append at which it dies; zero: it does not
 	After   bool // the append is in the log, but nobody hears of it
-	dead    bool
+	// Before is called before each append, with its number: another worker may act just then.
+	Before func(n int)
+	dead   bool
 }
 
 // Dead reports whether the process died.
@@ -213,6 +215,9 @@ func (m *Mortal) Append(ctx context.Context, s event.Stream, expect event.Versio
 		return 0, errDead
 	}
 	m.Appends++
+	if m.Before != nil {
+		m.Before(m.Appends)
+	}
 	if m.Appends != m.DieAt {
 		return m.Store.Append(ctx, s, expect, meta, events...)
 	}

@@ -35,6 +35,8 @@ type Options struct {
 	Steps    []steps.Step
 	Profiles []profile.Document
 	Kinds    []agentcommand.Kind
+	// Deaf has events wake nothing, but for what operators ask of nodes: what is left are the process managers' own timers.
+	Deaf bool
 	// Answer is what agents do. Nil: they succeed at everything, with an empty result.
 	Answer func(*World, agentcommand.State) Answer
 	Config steps.Config
@@ -107,16 +109,7 @@ func (w *World) service(log event.Store) *commands.Service {
 // from the log.
 func (w *World) Restart() {
 	w.Store = &Mortal{Store: w.Log}
-	w.Service = w.service(w.Store)
-	ports := steps.Ports{
-		Agents: w.Agents, Secrets: w.Secrets, Tokens: w.Secrets, Images: Images{}, Config: w.Options.Config,
-		Nodes: engine.Nodes{Service: w.Service},
-	}
-	logger := slog.New(slog.DiscardHandler)
-	w.managers = []processmanagers.Manager{
-		provision.New(w.Service, w.catalog, ports, w.Now, logger).Manager(),
-		engine.New(w.Service, w.catalog, ports, w.Now, logger).Manager(),
-	}
+	w.Service, w.managers = w.Process(w.Store)
 	clear(w.due)
 	for _, r := range w.Events() {
 		for i, m := range w.managers {
@@ -126,6 +119,20 @@ func (w *World) Restart() {
 				delete(w.due, dueKey{i, key})
 			}
 		}
+	}
+}
+
+// Process makes the service and the process managers of one more process on a store.
+func (w *World) Process(store event.Store) (*commands.Service, []processmanagers.Manager) {
+	service := w.service(store)
+	ports := steps.Ports{
+		Agents: w.Agents, Secrets: w.Secrets, Tokens: w.Secrets, Images: Images{}, Config: w.Options.Config,
+		Nodes: engine.Nodes{Service: service},
+	}
+	logger := slog.New(slog.DiscardHandler)
+	return service, []processmanagers.Manager{
+		provision.New(service, w.catalog, ports, w.Now, logger).WakeEngine(w.wakeEngine).Manager(),
+		engine.New(service, w.catalog, ports, w.Now, logger).Manager(),
 	}
 }
 
@@ -241,6 +248,11 @@ func (w *World) wake(k dueKey, at time.Time) {
 	}
 }
 
+func (w *World) wakeEngine(_ context.Context, key string) error {
+	w.wake(dueKey{1, key}, w.now)
+	return nil
+}
+
 // earliest is the key that is due first, the first manager going first.
 func (w *World) earliest() (first dueKey, at time.Time, ok bool) {
 	for k, due := range w.due {
@@ -258,7 +270,7 @@ func (w *World) follow() {
 	w.at = head
 	for _, r := range events {
 		for i, m := range w.managers {
-			if key, ok := m.Wakes(r); ok {
+			if key, ok := m.Wakes(r); ok && (!w.Options.Deaf || r.Stream.Category() == node.Category) {
 				w.wake(dueKey{i, key}, w.now)
 			}
 		}

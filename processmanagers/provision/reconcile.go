@@ -40,6 +40,7 @@ type Provision struct {
 	ports   steps.Ports
 	clock   commands.Clock
 	logger  *slog.Logger
+	wake    func(ctx context.Context, key string) error
 }
 
 // New makes the process manager. The catalog's power.setPower carries the power verb out, through the ports.
@@ -48,7 +49,17 @@ func New(service *commands.Service, catalog *steps.Catalog, ports steps.Ports, c
 	if logger == nil {
 		logger = slog.Default()
 	}
-	return &Provision{service: service, catalog: catalog, ports: ports, clock: clock, logger: logger}
+	return &Provision{
+		service: service, catalog: catalog, ports: ports, clock: clock, logger: logger,
+		wake: func(context.Context, string) error { return nil },
+	}
+}
+
+// WakeEngine gives the way to the workflow engine: a node whose workflow has run for a while has the engine look at it again,
+// in case the engine was never told. It is called before the process manager is used.
+func (p *Provision) WakeEngine(wake func(ctx context.Context, key string) error) *Provision {
+	p.wake = wake
+	return p
 }
 
 // Manager is what workers run. Its key is a node's id.
@@ -98,9 +109,12 @@ func (p *Provision) Reconcile(ctx context.Context, key string) (again time.Durat
 	if err != nil {
 		return 0, err
 	}
-	for range maxMoves {
+	for made := range maxMoves {
 		var more bool
 		again, more, err = p.move(ctx, n)
+		if again == poll && made == 0 {
+			return again, p.wake(ctx, key)
+		}
 		switch fault.CodeOf(err) {
 		case fault.Conflict, fault.InvalidState: // somebody was first: what is due now is another move
 		default:
