@@ -29,7 +29,11 @@ func newLimiter(burst int, refill time.Duration, most int) *limiter {
 func (l *limiter) wait(address netip.Prefix, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(l.whole[address].Add(l.refill).Sub(now)-l.burst, 0)
+	whole, known := l.whole[address]
+	if !known || !whole.After(now) {
+		return 0
+	}
+	return max(whole.Add(l.refill).Sub(now)-l.burst, 0)
 }
 
 // spend counts one failed attempt.
