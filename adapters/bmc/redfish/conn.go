@@ -38,6 +38,7 @@ type conn struct {
 	basicFor time.Time // until then sessions are not tried: the controller has none left
 	users    int
 	retired  bool // no further Open takes it
+	over     bool // its driver is closed
 	idle     *time.Timer
 	used     time.Time
 	hidden   map[string]int   // what no message may hold beside the credentials

@@ -58,6 +58,7 @@ type Driver struct {
 	mu     sync.Mutex
 	gates  map[string]*gate // by address
 	conns  map[connKey]*conn
+	live   map[*conn]bool // also those that no further Open takes, and that are still used
 	closed bool
 }
 
@@ -68,7 +69,7 @@ type connKey struct{ address, user, secret, version, trust string }
 
 // New makes a driver.
 func New(o Options) *Driver {
-	d := &Driver{o: o.withDefaults(), gates: map[string]*gate{}, conns: map[connKey]*conn{}}
+	d := &Driver{o: o.withDefaults(), gates: map[string]*gate{}, conns: map[connKey]*conn{}, live: map[*conn]bool{}}
 	d.ending, d.end = context.WithCancel(context.Background())
 	return d
 }
@@ -116,6 +117,7 @@ func (d *Driver) take(ctx context.Context, key connKey, t bmc.Target) (c *conn, 
 		if k.address == key.address && k.user == key.user && k != key {
 			delete(d.conns, k)
 			if o.retire() {
+				delete(d.live, o)
 				old = append(old, o)
 			}
 		}
@@ -130,7 +132,7 @@ func (d *Driver) take(ctx context.Context, key connKey, t bmc.Target) (c *conn, 
 		if c, err = newConn(ctx, d, g, key, t); err != nil {
 			return nil, old, err
 		}
-		d.conns[key] = c
+		d.conns[key], d.live[c] = c, true
 	}
 	c.hold()
 	return c, old, nil
@@ -143,6 +145,7 @@ func (d *Driver) forget(c *conn) bool {
 	if !c.unused() {
 		return false
 	}
+	delete(d.live, c)
 	if d.conns[c.key] == c {
 		delete(d.conns, c.key)
 	}
@@ -156,12 +159,12 @@ const lastMoment = 2 * time.Second
 func (d *Driver) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
-	conns := d.conns
-	d.conns = map[connKey]*conn{}
+	live := d.live
+	d.live, d.conns = map[*conn]bool{}, map[connKey]*conn{}
 	d.mu.Unlock()
 
 	var all sync.WaitGroup
-	for _, c := range conns {
+	for c := range live {
 		all.Go(func() { c.shut(ctx) })
 	}
 	done := make(chan struct{})

@@ -287,6 +287,10 @@ func TestRotatedCredentials(t *testing.T) {
 	if s.logins != 2 {
 		t.Errorf("%d logins; a new credential version must log in anew", s.logins)
 	}
+	must(t, d.Close(t.Context())) // while both are in use
+	if len(s.sessions) > 0 {
+		t.Errorf("%d sessions are left", len(s.sessions))
+	}
 }
 
 func TestClosedDriver(t *testing.T) {

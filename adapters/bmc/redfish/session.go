@@ -43,6 +43,10 @@ func (c *conn) authorize(ctx context.Context, r request) (*ticket, error) {
 	c.mu.Lock()
 	now := c.d.o.Now()
 	c.used = now
+	if c.over {
+		c.mu.Unlock()
+		return nil, fault.New(fault.Unavailable, "the driver is closed")
+	}
 	if t := c.ticket; t != nil {
 		c.mu.Unlock()
 		return t, nil
@@ -282,7 +286,10 @@ func (c *conn) unused() bool {
 	defer c.mu.Unlock()
 	now := c.d.o.Now()
 	rest := max(c.d.o.SessionIdle-now.Sub(c.used), c.barred.Sub(now))
-	if c.users > 0 || (!c.retired && rest > 0) {
+	switch {
+	case c.over:
+		return false
+	case c.users > 0 || (!c.retired && rest > 0):
 		c.watch(max(rest, c.d.o.SessionIdle/4, time.Millisecond))
 		return false
 	}
@@ -301,9 +308,9 @@ func (c *conn) release() {
 	c.mu.Lock()
 	c.users--
 	c.used = c.d.o.Now()
-	over := c.retired && c.users == 0
+	last := c.retired && c.users == 0
 	c.mu.Unlock()
-	if over {
+	if last && c.d.forget(c) {
 		c.logout(c.d.ending)
 	}
 }
@@ -319,8 +326,7 @@ func (c *conn) retire() bool {
 // shut logs out for good, also from a login that is still under way.
 func (c *conn) shut(ctx context.Context) {
 	c.mu.Lock()
-	c.retired = true
-	c.users = 0
+	c.over, c.retired, c.users = true, true, 0
 	if c.idle != nil {
 		c.idle.Stop()
 		c.idle = nil

@@ -27,8 +27,8 @@ func (c *conn) settle(ctx context.Context, a *answer) error {
 	}
 	p := c.d.pace()
 	pause := a.retryAfter(c.d.o.Now())
-	for {
-		if p.wait(ctx, pause) != nil {
+	for first := true; ; first = false {
+		if (!first || pause > 0) && p.wait(ctx, pause) != nil {
 			return ended(ctx)
 		}
 		r := request{method: http.MethodGet, path: monitor}
