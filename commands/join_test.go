@@ -117,10 +117,10 @@ func TestAnOldOSIsNotLetIn(t *testing.T) {
 	ctx := context.Background()
 	n := w.enrolled(t, machine(w.pool, "10.0.0.1")).State.ID
 	w.ready(t, n)
-	if _, err := w.Deploy(ctx, system(), n, profile); err != nil {
+	if _, err := w.Deploy(ctx, system(), n, imageHost); err != nil {
 		t.Fatal(err)
 	}
-	deploy, err := w.StartWorkflow(ctx, system(), n, profile)
+	deploy, err := w.StartWorkflow(ctx, system(), n, imageHost)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,14 +19,14 @@ import (
 	"github.com/better-compute/metal/domain/tenant"
 )
 
-var profile = node.Profile{ID: "image-host", Version: 1}
+var imageHost = node.Profile{ID: "image-host", Version: 1}
 
 func TestAWholeLifeThroughTheVerbs(t *testing.T) {
 	w := newWorld(t)
 	ctx := context.Background()
 	n := w.enrolled(t, machine(w.pool, "10.0.0.1")).State.ID
 	w.ready(t, n)
-	if _, err := w.Deploy(ctx, system(), n, profile); err != nil {
+	if _, err := w.Deploy(ctx, system(), n, imageHost); err != nil {
 		t.Fatal(err)
 	}
 	w.workflow(t, n)
@@ -120,7 +120,7 @@ func TestTwoVerbsAtOnce(t *testing.T) {
 		for i, r := range replicas {
 			wg.Go(func() {
 				if i == 0 {
-					_, results[i] = r.Deploy(ctx, system(), n, profile)
+					_, results[i] = r.Deploy(ctx, system(), n, imageHost)
 				} else {
 					_, results[i] = r.Retire(ctx, system(), n, "")
 				}
@@ -209,7 +209,7 @@ func TestAnotherTenantsNodeDoesNotExist(t *testing.T) {
 	n := w.enrolled(t, machine(w.pool, "10.0.0.1")).State.ID
 	other := of(w.newTenant(t))
 	verbs := map[string]func() error{
-		"deploy": func() error { _, err := w.Deploy(context.Background(), other, n, profile); return err },
+		"deploy": func() error { _, err := w.Deploy(context.Background(), other, n, imageHost); return err },
 		"power":  func() error { _, err := w.Power(context.Background(), other, n, node.ActionOff); return err },
 		"cordon": func() error { _, err := w.Cordon(context.Background(), other, n, ""); return err },
 		"enroll": func() error { _, err := w.Enroll(context.Background(), other, machine(w.pool, "10.0.0.2")); return err },

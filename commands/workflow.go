@@ -31,36 +31,47 @@ func noWorkflow(w id.Workflow) error { return fault.New(fault.NotFound, "there i
 // AbortWorkflow cancels what is pending and in flight; cleanup runs, then its owner hears of it. The node it belongs to fails
 // when the workflow has ended. The reason holds at most 512 characters.
 func (s *Service) AbortWorkflow(ctx context.Context, call Call, w id.Workflow, reason string) (WorkflowOutcome, error) {
-	return s.onWorkflow(ctx, call, w, func(state workflow.State, on node.State) (workflow.Command, error) {
-		return workflow.Abort{Tick: workflow.Tick{Now: s.clock(), Labels: on.StepLabels()}, Reason: reason}, nil
+	return s.onWorkflow(ctx, call, w, func(_ workflow.State, on loaded[node.State]) (workflow.Command, error) {
+		return workflow.Abort{Tick: workflow.Tick{Now: s.clock(), Labels: on.state.StepLabels()}, Reason: reason}, nil
 	})
 }
 
 // PauseWorkflow lets the step in flight finish and starts no other. Legal from running.
 func (s *Service) PauseWorkflow(ctx context.Context, call Call, w id.Workflow) (WorkflowOutcome, error) {
-	return s.onWorkflow(ctx, call, w, func(workflow.State, node.State) (workflow.Command, error) { return workflow.Pause{}, nil })
+	return s.onWorkflow(ctx, call, w, always(workflow.Pause{}))
 }
 
 // ResumeWorkflow starts steps again. Legal from paused.
 func (s *Service) ResumeWorkflow(ctx context.Context, call Call, w id.Workflow) (WorkflowOutcome, error) {
-	return s.onWorkflow(ctx, call, w, func(workflow.State, node.State) (workflow.Command, error) { return workflow.Resume{}, nil })
+	return s.onWorkflow(ctx, call, w, always(workflow.Resume{}))
 }
 
 // RetryWorkflow runs a failed workflow again from a main step; empty: the first that did not succeed. Where it failed a node,
 // the node's stream decides first: the node is back where it failed from, with the run number raised, and whoever looks next
 // finishes what a crash left.
 func (s *Service) RetryWorkflow(ctx context.Context, call Call, w id.Workflow, fromStep string) (WorkflowOutcome, error) {
-	return s.onWorkflow(ctx, call, w, func(state workflow.State, on node.State) (workflow.Command, error) {
+	return s.onWorkflow(ctx, call, w, func(state workflow.State, on loaded[node.State]) (workflow.Command, error) {
 		retry := workflow.Retry{FromStep: fromStep}
-		if _, err := workflow.Decide(state, retry); err != nil || !on.Exists() {
+		if on.applied(node.StreamOf(state.Node), call.Command) > 0 { // the process manager may have gone on from there already
+			return decided(state, on.state), nil
+		}
+		if _, err := workflow.Decide(state, retry); err != nil || !on.state.Exists() {
 			return retry, err
 		}
-		run, err := s.retryNode(ctx, call, state, on, fromStep)
+		run, err := s.retryNode(ctx, call, state, on.state, fromStep)
 		if err != nil {
 			return nil, err
 		}
 		return workflow.Retry{FromStep: run.FromStep, Run: run.Run}, nil
 	})
+}
+
+// decided is the retry that the node has decided on; one of the present run, which changes nothing, where it is past that.
+func decided(w workflow.State, on node.State) workflow.Retry {
+	if active := on.Workflow; active != nil && active.ID == w.Workflow {
+		return workflow.Retry{FromStep: active.FromStep, Run: active.Run}
+	}
+	return workflow.Retry{Run: w.Run}
 }
 
 // retryNode has the node decide on another run, unless it has already.
@@ -91,11 +102,15 @@ func (s *Service) retryNode(ctx context.Context, call Call, w workflow.State, on
 	}
 }
 
+func always(c workflow.Command) func(workflow.State, loaded[node.State]) (workflow.Command, error) {
+	return func(workflow.State, loaded[node.State]) (workflow.Command, error) { return c, nil }
+}
+
 // onWorkflow applies an operator's verb, authorized on the workflow's node as it is now.
 func (s *Service) onWorkflow(ctx context.Context, call Call, w id.Workflow,
-	decide func(workflow.State, node.State) (workflow.Command, error),
+	decide func(workflow.State, loaded[node.State]) (workflow.Command, error),
 ) (WorkflowOutcome, error) {
-	var on node.State
+	var on loaded[node.State]
 	return handle(ctx, s, call, request[workflow.State, workflow.Command, workflow.Event]{
 		decider: workflow.Decider,
 		stream:  workflow.StreamOf(w),
@@ -103,12 +118,11 @@ func (s *Service) onWorkflow(ctx context.Context, call Call, w id.Workflow,
 			if !state.Exists() {
 				return noWorkflow(w)
 			}
-			now, err := load(ctx, s, node.Decider, node.StreamOf(state.Node))
-			if err != nil {
+			var err error
+			if on, err = load(ctx, s, node.Decider, node.StreamOf(state.Node)); err != nil {
 				return err
 			}
-			on = now.state
-			err = s.auth.Allow(call.Actor, principal.WorkflowsManage, workflowResource(state, on))
+			err = s.auth.Allow(call.Actor, principal.WorkflowsManage, workflowResource(state, on.state))
 			if fault.CodeOf(err) == fault.NotFound {
 				return noWorkflow(w)
 			}
@@ -278,6 +292,7 @@ func (s *Service) ContinueWorkflow(ctx context.Context, call Call, w id.Workflow
 	return s.advance(ctx, call, w, retry)
 }
 
+// advance applies a process manager's command to a workflow.
 func (s *Service) advance(ctx context.Context, call Call, w id.Workflow, c workflow.Command) (WorkflowOutcome, error) {
 	call.IfMatch, call.Command = nil, freshCommand()
 	return handle(ctx, s, call, request[workflow.State, workflow.Command, workflow.Event]{
