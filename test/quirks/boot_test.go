@@ -116,6 +116,24 @@ func TestBootSettings(t *testing.T) {
 		})
 	}
 
+	row(t, "R37_the_mode_goes_to_the_settings_alone", func(t *testing.T) {
+		r := start(t, func(s *Server) {
+			s.Edit(System, Doc{"Boot": Doc{"BootSourceOverrideMode": "Legacy"}})
+			s.WithSettings(Doc{"BootSourceOverrideMode": "Legacy"})
+			s.On("PATCH", System, func(x *Exchange) *Answer {
+				if _, ok := x.Body["Boot"].(Doc)["BootSourceOverrideMode"]; ok {
+					return Problem(400, "Base.1.8.PropertyNotWritable", "The property is read-only.", "BootSourceOverrideMode")
+				}
+				return x.Next()
+			})
+		})
+		_, err := r.boot(bmc.BootOverride{Device: bmc.BootNetwork, Mode: bmc.BootUEFI})
+		must(t, err)
+		wantBoot(t, r.override(), "Pxe", "Once", "")
+		wantBoot(t, r.Get(Settings)["Boot"].(Doc), "", "", "UEFI")
+		same(t, "changes that were refused", r.refused("PATCH"), 0)
+	})
+
 	row(t, "R53_the_uri_stands_in_the_settings", func(t *testing.T) {
 		const uri = "https://boot.example/ipxe.efi"
 		r := start(t, func(s *Server) {

@@ -408,7 +408,7 @@ func TestHardware(t *testing.T) {
 	})
 
 	for name, body := range map[string]string{
-		"R105_too_large":      `{"Name":"` + strings.Repeat("x", 20<<20) + `"}`,
+		"R105_too_large":      `{"Id":"1","PowerState":"On","Description":"` + strings.Repeat("x", 20<<20) + `"}`,
 		"R105_not_json":       `{"Name": "System", "Values": [1, 2,, 3]}`,
 		"R105_html":           "<html><body>Welcome</body></html>",
 		"R105_empty":          "",

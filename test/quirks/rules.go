@@ -176,19 +176,38 @@ func Hang(x *Exchange) *Answer {
 	return Drop(x)
 }
 
-// Slow answers late.
+// Slow does as asked, late.
 func Slow(d time.Duration) Rule {
 	return func(x *Exchange) *Answer {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return x.Next()
-		case <-x.context.Done():
-		case <-x.server.stop:
+		if !x.wait(d) {
+			return Drop(x)
 		}
-		return Drop(x)
+		return x.Next()
 	}
+}
+
+// ThenSlow does as asked at once, and tells of it late.
+func ThenSlow(d time.Duration) Rule {
+	return func(x *Exchange) *Answer {
+		a := x.Next()
+		if !x.wait(d) {
+			return Drop(x)
+		}
+		return a
+	}
+}
+
+// wait reports whether the caller is still there after a while.
+func (x *Exchange) wait(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-x.context.Done():
+	case <-x.server.stop:
+	}
+	return false
 }
 
 // Tagged shows a document under an ETag; an empty one takes the header and the property away.

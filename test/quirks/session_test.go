@@ -34,6 +34,18 @@ func TestSessions(t *testing.T) {
 		same(t, "sessions left", r.Counts().Sessions, 0)
 	})
 
+	row(t, "R01_a_caller_that_leaves_during_the_login", func(t *testing.T) {
+		r := start(t)
+		r.On("POST", Sessions, ThenSlow(150*time.Millisecond))
+		r.timeout = 50 * time.Millisecond
+		if err := r.do(powerOnly); err == nil {
+			t.Fatal("no error")
+		}
+		r.close()
+		same(t, "sessions made", r.Counts().Logins, 1)
+		same(t, "sessions left", r.Counts().Sessions, 0)
+	})
+
 	row(t, "R01_one_session_serves_many_callers", func(t *testing.T) {
 		r := start(t)
 		var all sync.WaitGroup
