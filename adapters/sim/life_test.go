@@ -19,6 +19,7 @@ import (
 	"github.com/better-compute/metal/adapters/agent"
 	"github.com/better-compute/metal/adapters/bmc"
 	"github.com/better-compute/metal/adapters/bmc/redfish"
+	"github.com/better-compute/metal/adapters/disk"
 	"github.com/better-compute/metal/adapters/netboot"
 	"github.com/better-compute/metal/adapters/sim"
 	"github.com/better-compute/metal/adapters/sim/bmcsim"
@@ -37,7 +38,7 @@ type estate struct {
 	url     string
 }
 
-func newEstate(t *testing.T, c sim.Config) *estate {
+func newEstate(t testing.TB, c sim.Config) *estate {
 	t.Helper()
 	e := &estate{plane: newPlane(t), entries: netboot.NewEntries(time.Now), image: sim.OSImage(256<<10, "testos 2")}
 	digest := sha256.Sum256(e.image)
@@ -182,17 +183,17 @@ func TestALifeOnEveryPersonality(t *testing.T) {
 	}
 }
 
-func TestLivesAreQuick(t *testing.T) {
-	e := newEstate(t, sim.Config{Count: 100})
-	began := time.Now()
-	if err := e.everyLife(t.Context(), 16); err != nil {
-		t.Fatal(err)
+// BenchmarkLives is how quickly whole lives go: simulator, agents, driver and the small control plane together.
+func BenchmarkLives(b *testing.B) {
+	e := newEstate(b, sim.Config{Count: 64})
+	lives := 0
+	for b.Loop() {
+		if err := e.everyLife(b.Context(), 16); err != nil {
+			b.Fatal(err)
+		}
+		lives += len(e.site.Machines())
 	}
-	took := time.Since(began)
-	t.Logf("100 lives in %s: %.0f a minute", took, 100*float64(time.Minute)/float64(took))
-	if took > time.Minute {
-		t.Errorf("100 lives took %s", took)
-	}
+	b.ReportMetric(float64(lives)/b.Elapsed().Minutes(), "lives/min")
 }
 
 func TestTheAgentDiesInTheWipe(t *testing.T) {
@@ -265,34 +266,21 @@ func TestAWipeThatADiskLiesAbout(t *testing.T) {
 
 func TestTwoHundredDeployedMachinesAreSmall(t *testing.T) {
 	e := newEstate(t, sim.Config{Count: 200})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	runtime.GC()
 	before := runtime.NumGoroutine()
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 16)
 	for _, m := range e.site.Machines() {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			opened, err := e.open(ctx, m)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer func() { _ = opened.Close(ctx) }()
-			boot, err := e.ramdisk(ctx, m, opened)
-			if err == nil {
-				_, err = e.deploy(ctx, m, boot)
-			}
-			if err != nil {
-				t.Errorf("%s: %v\n%s", m.Name(), err, console(m))
-			}
-		})
+		install(t, m.Disk(0), &disk.Config{UserData: []byte(e.plane.userData(m.Name()))})
+		reset(t, m, bmcsim.On)
+		if _, err := e.plane.member(ctx, m.Name(), agentcommand.RoleNode, ""); err != nil {
+			t.Fatalf("%v\n%s", err, console(m))
+		}
 	}
-	wg.Wait()
-	kib := resident(t)
-	if kib > 1<<20 {
-		t.Errorf("%d MiB resident", kib>>10)
+	each := float64(runtime.NumGoroutine()-before) / 200
+	if each > 8 { // two of them are the small control plane's
+		t.Errorf("%.1f goroutines a machine", each)
 	}
-	t.Logf("200 deployed machines: %d MiB resident, %d goroutines (%d before)", kib>>10, runtime.NumGoroutine(), before)
+	mib := small(t)
+	t.Logf("200 deployed machines: %d MiB, %.1f goroutines each", mib, each)
 }

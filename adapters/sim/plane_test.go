@@ -55,7 +55,7 @@ type member struct {
 	role    agentcommand.Role
 }
 
-func newPlane(t *testing.T) *plane {
+func newPlane(t testing.TB) *plane {
 	t.Helper()
 	p := &plane{
 		changed: make(chan struct{}), members: map[string]*member{}, nodes: map[string]*member{}, boots: map[string]string{},
@@ -100,7 +100,7 @@ func sum(der []byte) string {
 }
 
 // sign issues a certificate; without an issuer yet it is the issuer's own.
-func (p *plane) sign(t *testing.T, c *x509.Certificate, public any) []byte {
+func (p *plane) sign(t testing.TB, c *x509.Certificate, public any) []byte {
 	t.Helper()
 	der, err := p.issue(c, public)
 	if err != nil {

@@ -84,8 +84,11 @@ func (s *Site) addMachine(i int, spec MachineSpec) error {
 	}
 	s.machines = append(s.machines, m)
 	s.servers = append(s.servers, &http.Server{
-		Handler:           m.service,
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		Handler: m.service,
+		TLSConfig: &tls.Config{
+			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
+			CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256}, // controllers know no post-quantum exchange
+		},
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1, as most controllers
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,

@@ -3,6 +3,7 @@ package bmcsim
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // addInventory adds processors, memory, drives and network ports, as completely as this controller tells them.
@@ -38,7 +39,13 @@ func (s *Service) addProcessors() {
 	s.collection(s.base+"/Memory", "Memory", at)
 }
 
-func (s *Service) storageLink() doc { return s.link(s.base + "/Storage") }
+// storageLink is written in lower case by who writes ids with a slash: clients have to follow it as it is.
+func (s *Service) storageLink() doc {
+	if s.p.slash {
+		return doc{"@odata.id": strings.ToLower(s.base) + "/storage/"}
+	}
+	return s.link(s.base + "/Storage")
+}
 
 func (s *Service) addStorage() {
 	at := s.base + "/Storage/Storage.1"

@@ -207,7 +207,7 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 			}
 			seen[path] = true
 			d := c.get(path)
-			if got := d["@odata.id"]; got != path {
+			if got, _ := d["@odata.id"].(string); got != path && (name != bmcsim.HPE || !strings.EqualFold(got, path)) {
 				t.Errorf("%s calls itself %v", path, got)
 			}
 			follow(d, path)
