@@ -168,6 +168,8 @@ func (a *runtime) attend(ctx context.Context) error {
 		switch err := a.pollOnce(ctx, answer); {
 		case err == nil:
 			pause.reset()
+		case ctx.Err() != nil:
+			return nil
 		case transient(err) && fault.CodeOf(err) != fault.Unauthenticated:
 			a.log.Warn("poll", "error", err)
 			pause.wait(ctx, err)

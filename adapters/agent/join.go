@@ -166,5 +166,13 @@ func (a *runtime) renewNow(ctx context.Context) error {
 	if err := a.link.call(ctx, protocol.PathRenew, protocol.RenewRequest{CSR: csr}, &c, callWithin); err != nil {
 		return err
 	}
-	return a.adopt(a.link.who(), key, c)
+	if err := a.adopt(a.link.who(), key, c); err != nil {
+		return err
+	}
+	a.link.mu.Lock()
+	defer a.link.mu.Unlock()
+	if again := a.now().Add(renewAgain); a.link.renew.Before(again) {
+		a.link.renew = again // a gateway that gives short ones does not make the agent renew all the time
+	}
+	return nil
 }

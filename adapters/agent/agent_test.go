@@ -1,0 +1,505 @@
+package agent
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/better-compute/metal/adapters/agentapi/protocol"
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/fault"
+)
+
+const (
+	quick       = agentcommand.DriverInvoke // neither destructive nor attested
+	destructive = agentcommand.DiskWipe     // both
+	last        = agentcommand.NodeReboot   // destructive and self-terminating
+)
+
+type answered struct{ Value string }
+
+// gives is a handler with one answer, which counts how often it runs.
+func gives(value any, err error) (Handler, *atomic.Int32) {
+	var ran atomic.Int32
+	return func(context.Context, Order) (any, func(context.Context) error, error) {
+		ran.Add(1)
+		return value, nil, err
+	}, &ran
+}
+
+func TestAnOrderIsDoneAndSigned(t *testing.T) {
+	g := newGateway(t)
+	wipe, _ := gives(answered{"x"}, nil)
+	invoke, _ := gives(answered{"y"}, nil)
+	o := g.options(map[agentcommand.KindName]Handler{destructive: wipe, quick: invoke})
+	stop := run(t, o)
+	plain, signed := g.order(quick, struct{}{}), g.order(destructive, struct{}{})
+	r := g.result(signed)
+	identity, _, _ := o.State.Load()
+	certificate, err := x509.ParseCertificate(identity.Certificate)
+	check(t, err)
+	if r.Status != agentcommand.Succeeded || string(r.Result) != `{"Value":"x"}` || !g.verify(signed, r, certificate) {
+		t.Errorf("got %+v", r)
+	}
+	if r := g.result(plain); r.Attestation != nil || r.Status != agentcommand.Succeeded || string(r.Result) != `{"Value":"y"}` {
+		t.Errorf("got %+v", r)
+	}
+	if err := stop(nil); err != nil {
+		t.Error(err)
+	}
+	g.do(func() {
+		if !g.acked[signed.ID] || g.acked[plain.ID] {
+			t.Errorf("acked: %v; what settles at once needs no ack, what destroys does", g.acked)
+		}
+		if last := g.calls[len(g.calls)-1]; last.path != protocol.PathClose || !strings.Contains(string(last.body), "shutdown") {
+			t.Errorf("the last call is %s", last.path)
+		}
+	})
+}
+
+func TestARepeatIsAnsweredFromTheJournal(t *testing.T) {
+	g := newGateway(t)
+	wipe, ran := gives(answered{"first"}, nil)
+	options := g.options(map[agentcommand.KindName]Handler{destructive: wipe})
+	options.Room = 1
+	run(t, options)
+	o := g.order(destructive, struct{}{})
+	first := g.result(o)
+	g.until("poll after the result", func() bool { return g.calls[len(g.calls)-1].path == protocol.PathPoll })
+	g.do(func() { // as if the gateway had lost it
+		delete(g.results, o.ID)
+		delete(g.acked, o.ID)
+	})
+	if again := g.result(o); ran.Load() != 1 || string(again.Attestation.Signature) != string(first.Attestation.Signature) {
+		t.Errorf("it ran %d times; %+v", ran.Load(), again)
+	}
+}
+
+func TestNothingIsDestroyedBeforeTheAckArrived(t *testing.T) {
+	g := newGateway(t)
+	var acksRefused atomic.Int32
+	g.refuse = func(path string, _ []byte) error {
+		if path == protocol.PathAck && acksRefused.Add(1) <= 3 {
+			return fault.New(fault.Unavailable, "away")
+		}
+		return nil
+	}
+	run(t, g.options(map[agentcommand.KindName]Handler{
+		destructive: func(_ context.Context, o Order) (any, func(context.Context) error, error) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.acked[o.ID], nil, nil
+		},
+	}))
+	o := g.order(destructive, struct{}{})
+	if r := g.result(o); string(r.Result) != "true" || acksRefused.Load() < 4 {
+		t.Errorf("got %+v after %d acks", r, acksRefused.Load())
+	}
+}
+
+func TestAnOrderThatIsOverIsNotBegun(t *testing.T) {
+	g := newGateway(t)
+	wipe, ran := gives(nil, nil)
+	gone := g.order(destructive, struct{}{})
+	wanted := g.order(destructive, struct{}{})
+	g.refuse = func(path string, body []byte) error {
+		if path == protocol.PathAck && strings.Contains(string(body), gone.ID) {
+			return fault.New(fault.Conflict, "the order is over")
+		}
+		return nil
+	}
+	run(t, g.options(map[agentcommand.KindName]Handler{destructive: wipe}))
+	if r := g.result(wanted); r.Status != agentcommand.Succeeded || ran.Load() != 1 {
+		t.Errorf("%+v; %d ran", r, ran.Load())
+	}
+	g.do(func() {
+		if r, told := g.results[gone.ID]; told {
+			t.Errorf("told %+v of what nobody wants", r)
+		}
+	})
+}
+
+func TestALateOrderIsNotBegun(t *testing.T) {
+	g := newGateway(t)
+	invoke, ran := gives(nil, nil)
+	o := g.order(quick, struct{}{})
+	g.do(func() { g.orders[0].NotAfter = time.Now().Add(-time.Second) })
+	run(t, g.options(map[agentcommand.KindName]Handler{quick: invoke}))
+	if r := g.result(o); r.Code != string(fault.Timeout) || ran.Load() != 0 {
+		t.Errorf("got %+v; it ran %d times", r, ran.Load())
+	}
+}
+
+// A machine whose clock is years behind still joins, and judges deadlines by the gateway's clock.
+func TestAClockThatIsBehind(t *testing.T) {
+	g := newGateway(t)
+	invoke, _ := gives(nil, nil)
+	o := g.options(map[agentcommand.KindName]Handler{quick: invoke})
+	o.Now = func() time.Time { return time.Now().AddDate(-9, 0, 0) }
+	run(t, o)
+	if r := g.result(g.order(quick, struct{}{})); r.Status != agentcommand.Succeeded {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestALongOrderIsAckedAndTellsItsProgress(t *testing.T) {
+	g := newGateway(t)
+	run(t, g.options(map[agentcommand.KindName]Handler{
+		quick: func(ctx context.Context, o Order) (any, func(context.Context) error, error) {
+			for told := false; !told; {
+				o.Progress(7, "on the way")
+				g.mu.Lock()
+				told = g.count(protocol.PathProgress) > 0 && g.acked[o.ID]
+				g.mu.Unlock()
+				sleep(ctx, time.Millisecond)
+			}
+			return nil, nil, ctx.Err()
+		},
+	}))
+	o := g.order(quick, struct{}{})
+	if r := g.result(o); r.Status != agentcommand.Succeeded {
+		t.Errorf("got %+v", r)
+	}
+	g.do(func() {
+		if n := g.count(protocol.PathProgress); n > 2 {
+			t.Errorf("%d reports in little more than a second", n)
+		}
+	})
+}
+
+func TestACancelledOrderStops(t *testing.T) {
+	g := newGateway(t)
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	o := g.options(map[agentcommand.KindName]Handler{
+		quick: func(ctx context.Context, _ Order) (any, func(context.Context) error, error) {
+			close(begun)
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return nil, nil, ctx.Err()
+		},
+	})
+	o.Room = 1
+	run(t, o)
+	order := g.order(quick, struct{}{})
+	<-begun
+	g.do(func() {
+		g.orders, g.cancel = nil, []string{order.ID}
+	})
+	if cause := <-ended; !errors.Is(cause, errCancelled) {
+		t.Errorf("it ended by %v", cause)
+	}
+	other := g.order(destructive, struct{}{}) // which it does not know
+	if r := g.result(other); r.Status != agentcommand.Rejected {
+		t.Errorf("got %+v", r)
+	}
+	g.do(func() {
+		if _, told := g.results[order.ID]; told {
+			t.Error("a result of what was cancelled")
+		}
+	})
+}
+
+func TestAPanicFailsTheOrderOnly(t *testing.T) {
+	g := newGateway(t)
+	invoke, _ := gives(nil, nil)
+	run(t, g.options(map[agentcommand.KindName]Handler{
+		quick: invoke,
+		destructive: func(context.Context, Order) (any, func(context.Context) error, error) {
+			panic("of a handler")
+		},
+	}))
+	if r := g.result(g.order(destructive, struct{}{})); r.Status != agentcommand.Failed || r.Code != string(fault.Internal) {
+		t.Errorf("got %+v", r)
+	}
+	if r := g.result(g.order(quick, struct{}{})); r.Status != agentcommand.Succeeded {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestAGatewayThatIsAway(t *testing.T) {
+	g := newGateway(t)
+	release := make(chan struct{})
+	begun := make(chan struct{})
+	run(t, g.options(map[agentcommand.KindName]Handler{
+		quick: func(ctx context.Context, _ Order) (any, func(context.Context) error, error) {
+			close(begun)
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return answered{"kept"}, nil, ctx.Err()
+		},
+	}))
+	o := g.order(quick, struct{}{})
+	<-begun
+	g.stop()
+	close(release)
+	g.start(g.address)
+	if r := g.result(o); string(r.Result) != `{"Value":"kept"}` {
+		t.Errorf("got %+v", r)
+	}
+	g.do(func() {
+		if g.joins != 1 {
+			t.Errorf("joined %d times", g.joins)
+		}
+	})
+}
+
+func TestAfterRunsOnceTheResultIsDelivered(t *testing.T) {
+	g := newGateway(t)
+	var refused atomic.Int32
+	g.refuse = func(path string, _ []byte) error {
+		if path == protocol.PathResult && refused.Add(1) <= 3 {
+			return fault.New(fault.Unavailable, "away")
+		}
+		return nil
+	}
+	down := make(chan int32, 1)
+	stop := run(t, g.options(map[agentcommand.KindName]Handler{
+		last: func(context.Context, Order) (any, func(context.Context) error, error) {
+			return nil, func(context.Context) error {
+				down <- refused.Load()
+				return nil
+			}, nil
+		},
+	}))
+	o := g.order(last, struct{}{})
+	if n := <-down; n != 4 {
+		t.Errorf("the machine went down at attempt %d", n)
+	}
+	if r := g.result(o); r.Status != agentcommand.Succeeded {
+		t.Errorf("got %+v", r)
+	}
+	check(t, stop(ErrGone))
+	g.do(func() {
+		closed := slices.IndexFunc(g.calls, func(c call) bool { return c.path == protocol.PathClose })
+		if closed < 0 || !strings.Contains(string(g.calls[closed].body), string(last)) {
+			t.Error("the session was not closed before the machine went down")
+		}
+		for _, c := range g.calls[closed+1:] {
+			if c.path == protocol.PathSession || c.path == protocol.PathClose {
+				t.Errorf("after the end: %s", c.path)
+			}
+		}
+	})
+}
+
+func TestAMachineThatDoesNotGoDown(t *testing.T) {
+	g := newGateway(t)
+	invoke, _ := gives(nil, nil)
+	run(t, g.options(map[agentcommand.KindName]Handler{
+		quick: invoke,
+		last: func(context.Context, Order) (any, func(context.Context) error, error) {
+			return nil, func(context.Context) error { return errors.New("no") }, nil
+		},
+	}))
+	g.result(g.order(last, struct{}{}))
+	if r := g.result(g.order(quick, struct{}{})); r.Status != agentcommand.Succeeded {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// This gateway would have each certificate renewed at once; the agent takes its time all the same.
+func TestACertificateIsRenewedAndUsed(t *testing.T) {
+	g := newGateway(t)
+	g.renew = 0
+	wipe, _ := gives(nil, nil)
+	o := g.options(map[agentcommand.KindName]Handler{destructive: wipe})
+	stop := run(t, o)
+	g.until("use of the new certificate", func() bool {
+		latest := g.calls[len(g.calls)-1]
+		return g.count(protocol.PathRenew) > 0 && latest.path == protocol.PathPoll && latest.cert != g.calls[1].cert
+	})
+	order := g.order(destructive, struct{}{})
+	r := g.result(order)
+	identity, _, _ := o.State.Load()
+	certificate, err := x509.ParseCertificate(identity.Certificate)
+	check(t, err)
+	if !g.verify(order, r, certificate) {
+		t.Error("the result is not signed under the new certificate")
+	}
+	check(t, stop(nil))
+	g.do(func() {
+		if g.calls[len(g.calls)-1].cert != fingerprint(identity.Certificate) || g.count(protocol.PathRenew) != 1 {
+			t.Errorf("the new certificate is not presented, or %d renewals", g.count(protocol.PathRenew))
+		}
+	})
+}
+
+func TestARevokedAgentJoinsAgain(t *testing.T) {
+	g := newGateway(t)
+	invoke, _ := gives(nil, nil)
+	o := g.options(map[agentcommand.KindName]Handler{quick: invoke})
+	run(t, o)
+	g.result(g.order(quick, struct{}{}))
+	g.do(func() { g.agents = map[string]bool{} })
+	g.result(g.order(quick, struct{}{}))
+	g.do(func() {
+		if g.joins != 2 {
+			t.Errorf("joined %d times", g.joins)
+		}
+	})
+}
+
+func TestAStartWithAStateDoesNotJoin(t *testing.T) {
+	g := newGateway(t)
+	invoke, _ := gives(nil, nil)
+	o := g.options(map[agentcommand.KindName]Handler{quick: invoke})
+	o.State = FileState(t.TempDir())
+	stop := run(t, o)
+	g.result(g.order(quick, struct{}{}))
+	check(t, stop(nil))
+	o.Token = ""
+	run(t, o)
+	g.result(g.order(quick, struct{}{}))
+	g.do(func() {
+		if g.joins != 1 {
+			t.Errorf("joined %d times", g.joins)
+		}
+	})
+}
+
+func TestWhatEndsAnAgent(t *testing.T) {
+	g := newGateway(t)
+	for name, c := range map[string]struct {
+		change func(*Options)
+		want   fault.Code
+	}{
+		"a token that is refused":  {func(o *Options) { o.Token = "bad" }, fault.Unauthenticated},
+		"no token":                 {func(o *Options) { o.Token = "" }, fault.Unauthenticated},
+		"no https":                 {func(o *Options) { o.Gateway = "http://x" }, fault.InvalidConfig},
+		"no fingerprint":           {func(o *Options) { o.CA = "x" }, fault.InvalidConfig},
+		"a machine that is needed": {func(o *Options) { o.Role = agentcommand.RoleRamdisk }, fault.InvalidConfig},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := g.options(nil)
+			c.change(&o)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := Run(ctx, o); fault.CodeOf(err) != c.want || strings.Contains(err.Error(), "bad") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// A server that does not lead to the CA is told nothing, the token least of all; nor is one of another name.
+func TestAnotherCAIsNotTrusted(t *testing.T) {
+	for name, change := range map[string]func(*gateway, *Options){
+		"another CA":   func(g *gateway, o *Options) { o.CA = strings.Repeat("0", 64) },
+		"another name": func(g *gateway, o *Options) { g.server.Certificate = g.issueServer("127.0.0.2").Certificate },
+		"self-made chain": func(g *gateway, o *Options) { // the real CA's certificate, but a server certificate of another
+			key, ca := newCA(t)
+			real := g.ca
+			g.caKey, g.ca = key, ca
+			forged := g.issueServer("127.0.0.1")
+			g.server.Certificate, g.server.PrivateKey = [][]byte{forged.Certificate[0], real.Raw}, forged.PrivateKey
+			g.ca = real
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t)
+			o := g.options(nil)
+			g.stop()
+			change(g, &o)
+			g.start(g.address)
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if err := Run(ctx, o); err != nil {
+				t.Error(err)
+			}
+			g.do(func() {
+				if len(g.calls) > 0 {
+					t.Errorf("it was told %s", g.calls[0].body)
+				}
+			})
+		})
+	}
+}
+
+func TestSecretsAreNotTold(t *testing.T) {
+	g := newGateway(t)
+	g.secrets["secret:1"] = `{"username":"root","password":"hunter2 \"quoted\""}`
+	run(t, g.options(map[agentcommand.KindName]Handler{
+		quick: func(ctx context.Context, o Order) (any, func(context.Context) error, error) {
+			value, err := o.Secret(ctx, "secret:1")
+			if err != nil {
+				return nil, nil, err
+			}
+			var c struct{ Username, Password string }
+			if err := json.Unmarshal(value, &c); err != nil {
+				return nil, nil, err
+			}
+			return map[string]string{"echo": c.Username + c.Password}, nil,
+				fault.New(fault.DriverError, "no login with %s", c.Password).WithDetail("tried", "x"+c.Password)
+		},
+	}))
+	r := g.result(g.order(quick, struct{}{}))
+	text, _ := json.Marshal(r)
+	if strings.Contains(string(text), "hunter2") || !strings.Contains(string(r.Result), "root[redacted]") || r.Code != "DRIVER_ERROR" {
+		t.Errorf("told %s", text)
+	}
+}
+
+func TestShutdownWaitsForWhatRuns(t *testing.T) {
+	for name, c := range map[string]struct {
+		grace time.Duration
+		cause error
+		told  bool
+	}{
+		"within the grace": {10 * time.Second, nil, true},
+		"beyond it":        {time.Millisecond, nil, false},
+		"power is lost":    {10 * time.Second, ErrGone, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t)
+			begun, stopping := make(chan struct{}), make(chan struct{})
+			o := g.options(map[agentcommand.KindName]Handler{
+				quick: func(ctx context.Context, _ Order) (any, func(context.Context) error, error) {
+					close(begun)
+					<-stopping
+					if !c.told {
+						<-ctx.Done()
+					}
+					return answered{}, nil, ctx.Err()
+				},
+			})
+			o.Grace = c.grace
+			stop := run(t, o)
+			order := g.order(quick, struct{}{})
+			<-begun
+			time.AfterFunc(20*time.Millisecond, func() { close(stopping) })
+			check(t, stop(c.cause))
+			g.do(func() {
+				if _, told := g.results[order.ID]; told != c.told {
+					t.Errorf("told: %v", told)
+				}
+				if closed := g.count(protocol.PathClose) > 0; closed != (c.cause == nil) {
+					t.Errorf("closed: %v", closed)
+				}
+			})
+		})
+	}
+}
+
+// A result that the gateway can't take is not left out: the order fails with the reason.
+func TestAResultThatIsRefused(t *testing.T) {
+	g := newGateway(t)
+	wipe, _ := gives(answered{"too much"}, nil)
+	g.refuse = func(path string, body []byte) error {
+		if path == protocol.PathResult && strings.Contains(string(body), "too much") {
+			return fault.New(fault.InvalidInput, "the result is too large")
+		}
+		return nil
+	}
+	run(t, g.options(map[agentcommand.KindName]Handler{destructive: wipe}))
+	if r := g.result(g.order(destructive, struct{}{})); r.Status != agentcommand.Failed || !strings.Contains(r.Reason, "too large") {
+		t.Errorf("got %+v", r)
+	}
+}
