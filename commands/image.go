@@ -53,9 +53,9 @@ func (s *Service) RegisterImage(ctx context.Context, call Call, in NewImage) (Im
 }
 
 // verified gives the facts with the signer that vouches for them.
-func (s *Service) verified(ctx context.Context, in NewImage) (image.Registered, error) {
+func (s *Service) verified(ctx context.Context, in NewImage) (image.Facts, error) {
 	ref := image.Ref{Name: in.Name, Version: in.Version}
-	facts := image.Registered{
+	facts := image.Facts{
 		Image: image.Of(in.Tenant, ref), Tenant: in.Tenant, Name: in.Name, Version: in.Version, Digest: in.Digest,
 		Bytes: in.Bytes, Format: in.Format, URL: in.URL, Signature: in.Signature, Public: in.Public,
 	}
@@ -82,7 +82,7 @@ func (s *Service) verified(ctx context.Context, in NewImage) (image.Registered, 
 
 // publish takes the public name. A holder that was withdrawn, or did not appear within ClaimGrace, has lost it. A crash before
 // the image is registered leaves a name whose image does not exist: the same request goes on, another takes the name over.
-func (s *Service) publish(ctx context.Context, call Call, facts image.Registered) error {
+func (s *Service) publish(ctx context.Context, call Call, facts image.Facts) error {
 	own, err := load(ctx, s, image.Decider, image.StreamOf(facts.Image))
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ func word(s string) bool {
 
 // State is the fold of an image's stream.
 type State struct {
-	Registered
+	Facts
 	Withdrawn bool   `json:"withdrawn,omitempty"`
 	Reason    string `json:"reason,omitempty"` // of the withdrawal
 }
@@ -63,7 +63,7 @@ func (s State) Exists() bool { return !id.IsZero(s.Image) }
 func (s State) Available() bool { return s.Exists() && !s.Withdrawn }
 
 // Ref is the image's name@version.
-func (r Registered) Ref() Ref { return Ref{Name: r.Name, Version: r.Version} }
+func (f Facts) Ref() Ref { return Ref{Name: f.Name, Version: f.Version} }
 
 // Event is any event of an image's stream.
 //
@@ -79,8 +79,11 @@ var Events = event.Table(
 	event.Of[Withdrawn](1, "image.withdrawn"),
 )
 
-// Registered says what the version is, for good. The signer is the one whose key verified the signature.
-type Registered struct {
+// Registered says what the version is, for good.
+type Registered struct{ Facts }
+
+// Facts is what a version is. The signer is the one whose key verified the signature.
+type Facts struct {
 	Image     id.Image  `json:"imageId"`
 	Tenant    id.Tenant `json:"tenantId"`
 	Name      string    `json:"name"`
@@ -114,7 +117,7 @@ type Command interface{ imageCommand() }
 
 type (
 	// Register adds a version whose signature was verified. The same facts again change nothing.
-	Register struct{ Facts Registered }
+	Register struct{ Facts Facts }
 	// Withdraw takes it out of use. A second time changes nothing.
 	Withdraw struct{ Reason string }
 )
@@ -135,14 +138,14 @@ func Decide(s State, c Command) ([]Event, error) {
 		switch {
 		case s.Withdrawn:
 			return nil, fault.New(fault.Conflict, "image %s was withdrawn", s.Ref()).WithRemedy("register it as another version")
-		case s.Exists() && reflect.DeepEqual(s.Registered, c.Facts):
+		case s.Exists() && reflect.DeepEqual(s.Facts, c.Facts):
 			return nil, nil
 		case s.Exists():
 			return nil, fault.New(fault.Conflict, "image %s is registered with other facts", s.Ref()).
 				WithDetail("imageId", s.Image.String()).WithDetail("digest", s.Digest).
 				WithRemedy("a version never changes: register it as another version")
 		}
-		return []Event{c.Facts}, Check(c.Facts)
+		return []Event{Registered{c.Facts}}, Check(c.Facts)
 	case Withdraw:
 		switch {
 		case !s.Exists():
@@ -162,7 +165,7 @@ func Decide(s State, c Command) ([]Event, error) {
 func Evolve(s State, e Event) State {
 	switch e := e.(type) {
 	case Registered:
-		return State{Registered: e}
+		return State{Facts: e.Facts}
 	case Withdrawn:
 		s.Withdrawn, s.Reason = true, e.Reason
 		return s

@@ -27,8 +27,8 @@ var (
 	other = id.Of[id.Tenant](uuid.UUID{15: 2})
 )
 
-func facts() image.Registered {
-	return image.Registered{
+func facts() image.Facts {
+	return image.Facts{
 		Image: image.Of(acme, image.Ref{Name: "ubuntu", Version: "24.04"}), Tenant: acme, Name: "ubuntu", Version: "24.04",
 		Digest: "sha256:" + strings.Repeat("ab", 32), Bytes: 1, Format: "raw.zst", URL: "https://images/u.raw.zst",
 		Signature: []byte{1}, Signer: "build",
@@ -36,15 +36,15 @@ func facts() image.Registered {
 }
 
 func TestRegister(t *testing.T) {
-	for path, change := range map[string]func(*image.Registered){
-		"":               func(*image.Registered) {},
-		"body.name":      func(r *image.Registered) { r.Name = "a@b" },
-		"body.version":   func(r *image.Registered) { r.Version = "" },
-		"body.digest":    func(r *image.Registered) { r.Digest = strings.ToUpper(r.Digest) },
-		"body.bytes":     func(r *image.Registered) { r.Bytes = 0 },
-		"body.format":    func(r *image.Registered) { r.Format = "vmdk" },
-		"body.url":       func(r *image.Registered) { r.URL = "https://user:password@images/u" },
-		"body.signature": func(r *image.Registered) { r.Signature = nil },
+	for path, change := range map[string]func(*image.Facts){
+		"":               func(*image.Facts) {},
+		"body.name":      func(r *image.Facts) { r.Name = "a@b" },
+		"body.version":   func(r *image.Facts) { r.Version = "" },
+		"body.digest":    func(r *image.Facts) { r.Digest = strings.ToUpper(r.Digest) },
+		"body.bytes":     func(r *image.Facts) { r.Bytes = 0 },
+		"body.format":    func(r *image.Facts) { r.Format = "vmdk" },
+		"body.url":       func(r *image.Facts) { r.URL = "https://user:password@images/u" },
+		"body.signature": func(r *image.Facts) { r.Signature = nil },
 	} {
 		f := facts()
 		change(&f)
@@ -60,7 +60,7 @@ func TestRegister(t *testing.T) {
 }
 
 func TestAVersionNeverChanges(t *testing.T) {
-	s := image.Decider.Fold(image.State{}, facts())
+	s := image.Decider.Fold(image.State{}, image.Registered{Facts: facts()})
 	if again, err := image.Decide(s, image.Register{Facts: facts()}); err != nil || len(again) > 0 {
 		t.Errorf("the same again: %v, %v", again, err)
 	}

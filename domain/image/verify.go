@@ -26,7 +26,7 @@ const (
 )
 
 // Check lists what is wrong with the facts of an image.
-func Check(r Registered) error {
+func Check(r Facts) error {
 	var issues []fault.Issue
 	need := func(ok bool, path, message string) {
 		if !ok {

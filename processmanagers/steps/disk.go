@@ -14,7 +14,7 @@ import (
 
 // Wipe is the input of disk.wipe.
 type Wipe struct {
-	Method node.WipeMethod `json:"method,omitempty" enum:"quick,secure-erase,crypto-erase" doc:"unless the operator named one; left out: quick"`
+	Method node.WipeMethod `json:"method,omitempty" enum:"quick,secure-erase,crypto-erase" doc:"where the operator named none"`
 }
 
 // wiped is the result of the agent command, and of the step.

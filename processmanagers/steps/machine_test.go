@@ -2,6 +2,7 @@ package steps_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -254,7 +255,7 @@ func TestHTTPViaSite(t *testing.T) {
 	wants(t, "200", err, "", "")
 	var ask agentcommand.HTTPProxy
 	w.payload(0, &ask)
-	if ask.Method != "POST" || string(ask.Body) != "hello" || ask.Timeout != 5 || !strings.Contains(string(result), `"body":"aGk="`) {
+	if ask.Method != http.MethodPost || string(ask.Body) != "hello" || ask.Timeout != 5 || !strings.Contains(string(result), `"body":"aGk="`) {
 		t.Errorf("asked %+v, got %s", ask, result)
 	}
 	w.says(`{"status":503}`)

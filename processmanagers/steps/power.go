@@ -14,7 +14,7 @@ const actionSetPower = "power.setPower"
 
 // Power is the input of power.setPower.
 type Power struct {
-	Action   node.PowerAction `json:"action" enum:"on,off,graceful,cycle,reset" doc:"off is at once, graceful asks the OS, reset loses no power"`
+	Action   node.PowerAction `json:"action" enum:"on,off,graceful,cycle,reset" doc:"off is at once, graceful asks the OS"`
 	Graceful profile.Duration `json:"graceful,omitempty" doc:"how long the OS may take; left out: 2 minutes"`
 	Force    bool             `json:"force,omitempty" doc:"after a graceful shutdown that takes too long, switch off"`
 }

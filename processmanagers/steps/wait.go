@@ -91,10 +91,10 @@ func waitObserved(ctx context.Context, c *Context, in WaitObserved) (any, error)
 		if c.Node.Power != in.Power {
 			return nil, NotReady(0)
 		}
-		return observed{Power: in.Power}, nil
+		return observed(in), nil
 	}
 	if c.justObserved(in.Power) {
-		return observed{Power: in.Power}, nil
+		return observed(in), nil
 	}
 	look, next := c.look()
 	found, _, err := invoke[observed](ctx, c, operation{concern: "power", verb: "get", name: look})
