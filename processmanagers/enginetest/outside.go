@@ -128,7 +128,11 @@ func (a *Agents) OfNode(_ context.Context, n id.Node) (steps.Session, error) {
 func (a *Agents) SiteConnected(context.Context, id.Site) (bool, error) { return a.Site, nil }
 
 // Revoke implements steps.Agents.
-func (a *Agents) Revoke(context.Context, id.Node, string) error { a.Revoked++; return nil }
+func (a *Agents) Revoke(_ context.Context, n id.Node, _ string) error {
+	a.Revoked++
+	a.Gone(n)
+	return nil
+}
 
 // Secrets keeps what steps put away and mints tokens, the same for the same key.
 type Secrets struct {

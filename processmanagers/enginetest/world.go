@@ -40,6 +40,7 @@ type Options struct {
 	// Answer is what agents do. Nil: they succeed at everything, with an empty result.
 	Answer func(*World, agentcommand.State) Answer
 	Config steps.Config
+	Policy pool.Policy // zero: the machines run agents
 }
 
 // World is one control plane with one machine. It runs on the test's goroutine.
@@ -146,8 +147,12 @@ var (
 func (w *World) enroll(state node.ProvisionState, pinned string) {
 	w.Node = id.Of[id.Node](uuid.NewSHA1(uuid.Nil, []byte("node")))
 	meta := event.Meta{Tenant: Tenant.String(), At: w.now}
+	policy := w.Options.Policy
+	if policy.Agent == "" {
+		policy.Agent = pool.AgentRequired
+	}
 	_, err := w.Log.Append(context.Background(), pool.StreamOf(Pool), 0, meta, pool.Created{
-		Pool: Pool, Tenant: Tenant, Site: Site, Name: "pool", Policy: pool.Policy{Agent: pool.AgentRequired},
+		Pool: Pool, Tenant: Tenant, Site: Site, Name: "pool", Policy: policy,
 	})
 	w.must(err)
 	m := node.Moved{To: state, Verb: node.VerbEnroll}
