@@ -1,0 +1,335 @@
+package disk_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/node"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const mib = 1 << 20
+
+func quiet(float64, string) {}
+
+func newDisk(bytes int64, means disk.Means) *disk.Memory {
+	return disk.NewMemory(disk.Info{Disk: node.Disk{Path: "/dev/sda", Serial: "S1", Bytes: bytes}}, means)
+}
+
+// garbage is what nobody wrote twice.
+func garbage(n int, seed uint64) []byte {
+	p := make([]byte, n)
+	random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	_, _ = random.Read(p)
+	return p
+}
+
+func write(t *testing.T, d disk.Device, at int64, p []byte) {
+	t.Helper()
+	if _, err := d.WriteAt(p, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, d disk.Device, at int64, n int) []byte {
+	t.Helper()
+	p := make([]byte, n)
+	if _, err := d.ReadAt(p, at); err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A Memory holds what a plain slice of bytes would.
+func TestMemoryIsLikeASlice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const size = 100_000
+		model, d := make([]byte, size), newDisk(size, disk.Means{Discard: true, DiscardsToZero: true})
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			at := rapid.Int64Range(0, size-1).Draw(t, "at")
+			n := rapid.Int64Range(0, size-at).Draw(t, "n")
+			switch rapid.IntRange(0, 2).Draw(t, "what") {
+			case 0:
+				p := bytes.Repeat([]byte{byte(rapid.IntRange(0, 2).Draw(t, "byte"))}, int(n))
+				copy(model[at:], p)
+				if _, err := d.WriteAt(p, at); err != nil {
+					t.Fatal(err)
+				}
+			case 1:
+				clear(model[at : at+n])
+				if err := d.WriteZeroes(context.Background(), at, n); err != nil {
+					t.Fatal(err)
+				}
+			case 2:
+				clear(model[at : at+n])
+				if zero, err := d.Discard(context.Background(), at, n); err != nil || !zero {
+					t.Fatal(zero, err)
+				}
+			}
+		}
+		got := make([]byte, size)
+		if _, err := d.ReadAt(got, 0); err != nil || !bytes.Equal(got, model) {
+			t.Fatalf("it differs; %v", err)
+		}
+	})
+}
+
+func TestMemoryEndsAsADiskDoes(t *testing.T) {
+	d := newDisk(1000, disk.Means{})
+	if n, err := d.WriteAt(make([]byte, 20), 990); n != 10 || !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("write: %d, %v", n, err)
+	}
+	if n, err := d.ReadAt(make([]byte, 20), 990); n != 10 || !errors.Is(err, io.EOF) {
+		t.Errorf("read: %d, %v", n, err)
+	}
+	if n, err := d.ReadAt(make([]byte, 1), 1000); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("read beyond: %d, %v", n, err)
+	}
+}
+
+func TestMemoryCostsWhatWasWritten(t *testing.T) {
+	d := newDisk(1<<40, disk.Means{})
+	write(t, d, 1<<39, garbage(mib, 1))
+	if got := d.Allocated(); got > 2*mib {
+		t.Errorf("%d bytes for one MiB", got)
+	}
+	write(t, d, 1<<39, make([]byte, mib))
+	if got := d.Allocated(); got > 64<<10 {
+		t.Errorf("%d bytes for nothing", got)
+	}
+}
+
+// fill puts data where superblocks are, and in between.
+func fill(t *testing.T, d disk.Device) {
+	t.Helper()
+	size := d.Info().Bytes
+	for i, at := range []int64{0, 1024, 64 << 10, 32 << 20, 64 << 20, 100 << 20, size / 2, size - 64<<10} {
+		write(t, d, at, garbage(32<<10, uint64(i)))
+	}
+}
+
+func TestWipe(t *testing.T) {
+	const size = 256 * mib
+	for name, c := range map[string]struct {
+		method   node.WipeMethod
+		means    disk.Means
+		faults   disk.Faults
+		readBack bool
+		reason   string
+		empty    bool // nothing at all is left
+	}{
+		"quick":                       {node.WipeQuick, disk.Means{}, disk.Faults{}, true, "", false},
+		"quick, with discard":         {node.WipeQuick, disk.Means{Discard: true, DiscardsToZero: true}, disk.Faults{}, true, "", true},
+		"quick, discard lies":         {node.WipeQuick, disk.Means{Discard: true, DiscardsToZero: true}, disk.Faults{LyingDiscard: true}, true, "", false},
+		"secure by the device":        {node.WipeSecureErase, disk.Means{SecureErase: true}, disk.Faults{}, true, "", true},
+		"secure by overwriting":       {node.WipeSecureErase, disk.Means{}, disk.Faults{}, true, "", true},
+		"secure, the device lies":     {node.WipeSecureErase, disk.Means{SecureErase: true}, disk.Faults{LyingErase: true}, false, "still holds", false},
+		"secure, the device fails":    {node.WipeSecureErase, disk.Means{SecureErase: true}, disk.Faults{Erase: func() error { return errors.New("frozen") }}, false, "frozen", false},
+		"crypto":                      {node.WipeCryptoErase, disk.Means{CryptoErase: true}, disk.Faults{}, true, "", true},
+		"crypto, never anything less": {node.WipeCryptoErase, disk.Means{SecureErase: true, Discard: true, DiscardsToZero: true}, disk.Faults{}, false, "nothing weaker", false},
+		"crypto, the device lies":     {node.WipeCryptoErase, disk.Means{CryptoErase: true}, disk.Faults{LyingErase: true}, false, "still holds", false},
+		"writes fail":                 {node.WipeQuick, disk.Means{}, disk.Faults{Write: func(at, _ int64) error { return failAt(at, 64*mib) }}, false, "medium error", false},
+		"reads fail":                  {node.WipeQuick, disk.Means{}, disk.Faults{Read: func(at, _ int64) error { return failAt(at, 64*mib) }}, false, "medium error", false},
+		"no such method":              {node.WipeNone, disk.Means{}, disk.Faults{}, false, "no wipe method", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisk(size, c.means)
+			fill(t, d)
+			d.SetFaults(c.faults)
+			disks, err := disk.Wipe(t.Context(), []disk.Device{d}, c.method, 1, quiet)
+			if err != nil || len(disks) != 1 {
+				t.Fatal(disks, err)
+			}
+			got := disks[0]
+			if got.ReadBack != c.readBack || !strings.Contains(got.Reason, c.reason) || (c.reason == "") != (got.Reason == "") {
+				t.Errorf("got %+v", got)
+			}
+			if c.readBack && got.Method != c.method {
+				t.Errorf("the method is %s", got.Method)
+			}
+			d.SetFaults(disk.Faults{})
+			for _, at := range []int64{0, 1024, 64 << 10, 64 << 20, size - 64<<10} {
+				if c.readBack && !bytes.Equal(read(t, d, at, 32<<10), make([]byte, 32<<10)) {
+					t.Errorf("at %d there is still something", at)
+				}
+			}
+			if c.empty && d.Allocated() > 0 {
+				t.Errorf("%d bytes are left", d.Allocated())
+			}
+		})
+	}
+}
+
+func failAt(at, where int64) error {
+	if at >= where && at < where+mib {
+		return errors.New("medium error")
+	}
+	return nil
+}
+
+// A disk that says it wrote and did not is found out.
+func TestAWriteThatDoesNothing(t *testing.T) {
+	d := &deaf{Memory: newDisk(64*mib, disk.Means{})}
+	write(t, d.Memory, 0, garbage(mib, 1))
+	disks, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 1, quiet)
+	if err != nil || disks[0].ReadBack || !strings.Contains(disks[0].Reason, "not empty") {
+		t.Errorf("got %+v, %v", disks, err)
+	}
+}
+
+// deaf is a disk that takes writes and forgets them.
+type deaf struct{ *disk.Memory }
+
+func (d *deaf) WriteAt(p []byte, _ int64) (int, error)          { return len(p), nil }
+func (d *deaf) WriteZeroes(context.Context, int64, int64) error { return nil }
+
+// Every device is told of, in its order; what is not the machine's own is left alone.
+func TestWipeAccountsForEveryDevice(t *testing.T) {
+	devices := []disk.Device{}
+	for _, i := range []disk.Info{
+		{Disk: node.Disk{Serial: "stick", Bytes: 64 * mib}, Removable: true},
+		{Disk: node.Disk{Serial: "agent", Bytes: 64 * mib}, AgentMedia: true},
+		{Disk: node.Disk{Serial: "locked", Bytes: 64 * mib}, ReadOnly: true},
+		{Disk: node.Disk{Serial: "slot"}},
+		{Disk: node.Disk{Serial: "tiny", Bytes: 100_000}},
+		{Disk: node.Disk{Serial: "real", Bytes: 64 * mib}},
+	} {
+		d := disk.NewMemory(i, disk.Means{})
+		if i.Bytes > 0 && !i.ReadOnly {
+			write(t, d, 0, garbage(4096, 1))
+		}
+		devices = append(devices, d)
+	}
+	got, err := disk.Wipe(t.Context(), devices, node.WipeQuick, 1, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, false, false, false, true, true} {
+		left := !bytes.Equal(read(t, devices[i], 0, 4096), make([]byte, 4096))
+		if got[i].Disk != devices[i].Info().Disk || got[i].ReadBack != want || (got[i].Reason == "") != want {
+			t.Errorf("got %+v", got[i])
+		}
+		if i < 2 && !left {
+			t.Errorf("%s was touched", got[i].Disk.Serial)
+		}
+	}
+}
+
+// W32: a disk that other machines may use at the same time is not touched, whatever was asked.
+func TestASharedDiskIsNotTouched(t *testing.T) {
+	gpt := func(kind []byte) func(t *testing.T, d disk.Device) {
+		return func(t *testing.T, d disk.Device) {
+			write(t, d, 0, gptImage(d.Info().Bytes, kind)[:mib])
+		}
+	}
+	for name, plant := range map[string]func(t *testing.T, d disk.Device){
+		"VMFS on the whole disk": func(t *testing.T, d disk.Device) { write(t, d, mib, []byte{0x0d, 0xd0, 0x01, 0xc0}) },
+		"GFS2 on the whole disk": func(t *testing.T, d disk.Device) { write(t, d, 64<<10, []byte{1, 0x16, 0x19, 0x70, 0, 0, 0, 1}) },
+		"VMFS by its partition":  gpt([]byte{0x2a, 0xe0, 0x31, 0xaa, 0x0f, 0x40, 0xdb, 0x11, 0x95, 0x90, 0, 0x0c, 0x29, 0x11, 0xd1, 0xb8}),
+		"GPFS by its partition":  gpt([]byte{0x90, 0xfc, 0xaf, 0x37, 0x7d, 0xef, 0x96, 0x4e, 0x91, 0xc3, 0x2d, 0x7a, 0xe0, 0x55, 0xb1, 0x74}),
+		"VMFS by an MBR": func(t *testing.T, d disk.Device) {
+			mbr := make([]byte, 512)
+			mbr[446+4] = 0xfb
+			binary.LittleEndian.PutUint32(mbr[446+8:], 2048)
+			binary.LittleEndian.PutUint32(mbr[446+12:], 2048)
+			mbr[510], mbr[511] = 0x55, 0xaa
+			write(t, d, 0, mbr)
+		},
+		"GFS2 in a partition": func(t *testing.T, d disk.Device) {
+			gpt(linuxData)(t, d)
+			write(t, d, 2*mib+64<<10, []byte{1, 0x16, 0x19, 0x70, 0, 0, 0, 1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisk(64*mib, disk.Means{CryptoErase: true, SecureErase: true, Discard: true, DiscardsToZero: true})
+			plant(t, d)
+			before := read(t, d, 0, 4*mib)
+			for _, method := range []node.WipeMethod{node.WipeQuick, node.WipeSecureErase, node.WipeCryptoErase} {
+				got, err := disk.Wipe(t.Context(), []disk.Device{d}, method, 1, quiet)
+				if err != nil || got[0].ReadBack || !strings.Contains(got[0].Reason, "share") {
+					t.Errorf("got %+v, %v", got, err)
+				}
+			}
+			parts, err := disk.Burn(t.Context(), []disk.Device{d}, agentcommand.Burnin{Bytes: mib}, 1, quiet)
+			if err != nil || parts[0].Errors == 0 {
+				t.Errorf("burn-in: %+v, %v", parts, err)
+			}
+			if !bytes.Equal(read(t, d, 0, 4*mib), before) {
+				t.Error("it was touched")
+			}
+		})
+	}
+}
+
+func TestBurn(t *testing.T) {
+	d := newDisk(64*mib, disk.Means{})
+	parts, err := disk.Burn(t.Context(), []disk.Device{d}, agentcommand.Burnin{Bytes: 3 * mib}, 1, quiet)
+	if err != nil || parts[0].Errors != 0 || parts[0].Bytes != 3*mib || d.Allocated() > 0 {
+		t.Errorf("got %+v, %v; %d bytes are left", parts, err, d.Allocated())
+	}
+	// Every block goes to the first place: each is fine by itself.
+	folded := &folded{newDisk(64*mib, disk.Means{})}
+	parts, err = disk.Burn(t.Context(), []disk.Device{folded}, agentcommand.Burnin{Bytes: 3 * mib}, 1, quiet)
+	if err != nil || parts[0].Errors != 2 {
+		t.Errorf("got %+v, %v", parts, err)
+	}
+	d.SetFaults(disk.Faults{Read: func(int64, int64) error { return errors.New("medium error") }})
+	if parts, _ = disk.Burn(t.Context(), []disk.Device{d}, agentcommand.Burnin{Bytes: mib}, 1, quiet); parts[0].Errors == 0 {
+		t.Errorf("got %+v", parts)
+	}
+}
+
+type folded struct{ *disk.Memory }
+
+func (f *folded) WriteAt(p []byte, _ int64) (int, error) { return f.Memory.WriteAt(p, 0) }
+func (f *folded) ReadAt(p []byte, _ int64) (int, error)  { return f.Memory.ReadAt(p, 0) }
+
+func TestChooseRoot(t *testing.T) {
+	yes, no := true, false
+	var devices []disk.Device
+	for _, i := range []disk.Info{
+		{Disk: node.Disk{Path: "/dev/sdb", Serial: "BIG", Model: "Acme 9000", WWN: "0x5000c500a", Bytes: 400}, Rotational: true},
+		{Disk: node.Disk{Path: "/dev/nvme1n1", Serial: "N2", Model: "Fast", WWN: "eui.0025", Bytes: 200}},
+		{Disk: node.Disk{Path: "/dev/nvme0n1", Serial: "N1", Model: "Fast", Bytes: 200}},
+		{Disk: node.Disk{Path: "/dev/sdc", Serial: "STICK", Bytes: 100}, Removable: true},
+		{Disk: node.Disk{Path: "/dev/sdd", Serial: "LOCKED", Bytes: 150}, ReadOnly: true},
+	} {
+		devices = append(devices, disk.NewMemory(i, disk.Means{}))
+	}
+	for name, c := range map[string]struct {
+		hints agentcommand.RootDisk
+		need  int64
+		want  string
+	}{
+		"the smallest, the first of two": {agentcommand.RootDisk{}, 50, "N1"},
+		"that holds the image":           {agentcommand.RootDisk{}, 201, "BIG"},
+		"of a least size":                {agentcommand.RootDisk{MinimumBytes: 300}, 1, "BIG"},
+		"by serial":                      {agentcommand.RootDisk{Serial: " n2"}, 1, "N2"},
+		"by WWN, written otherwise":      {agentcommand.RootDisk{WWN: "5000C500A"}, 1, "BIG"},
+		"by part of the model":           {agentcommand.RootDisk{Model: "9000"}, 1, "BIG"},
+		"by name":                        {agentcommand.RootDisk{Name: "nvme1n1"}, 1, "N2"},
+		"rotational":                     {agentcommand.RootDisk{Rotational: &yes}, 1, "BIG"},
+		"not rotational":                 {agentcommand.RootDisk{Rotational: &no}, 1, "N1"},
+		"all hints must match":           {agentcommand.RootDisk{Serial: "N1", Rotational: &yes}, 1, ""},
+		"never a stick":                  {agentcommand.RootDisk{Serial: "STICK"}, 1, ""},
+		"never a read-only one":          {agentcommand.RootDisk{Serial: "LOCKED"}, 1, ""},
+		"too large for all":              {agentcommand.RootDisk{}, 1000, ""},
+	} {
+		got, err := disk.ChooseRoot(devices, c.hints, c.need)
+		if (c.want == "") != (err != nil) || (err == nil && got.Info().Serial != c.want) {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+	}
+}
