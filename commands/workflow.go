@@ -241,7 +241,7 @@ func stepSpecs(steps []profile.Resolved) []workflow.StepSpec {
 			ID: r.ID, Phase: workflow.Phase(r.Phase), Action: r.Action, RunsOn: workflow.Computer(r.RunsOn), Command: r.Command,
 			Driver: r.Driver, Sends: r.Sends, With: r.With, When: r.When, Timeout: r.Timeout, Retries: r.Retries,
 			RetryDelay: r.RetryDelay, OnFailure: string(r.Policy), OnFailureStep: r.OnFailureStep, ArmedBy: r.ArmedBy,
-			Rejoin: r.Rejoin,
+			Rejoin: r.Rejoin, Needs: r.Needs,
 		}
 	}
 	return specs

@@ -114,6 +114,8 @@ type Spec struct {
 	Cleanup *Step
 	// Rejoin says that the step's command ends the agent: it must be awaited as a rejoin.
 	Rejoin bool
+	// Brings is the computer whose agent is up once the step succeeded; where it is up already, the step does nothing.
+	Brings Where
 	// Retries and RetryDelay are the defaults of a step that says nothing.
 	Retries    int
 	RetryDelay time.Duration
@@ -153,4 +155,5 @@ type Resolved struct {
 	OnFailureStep string // id of the on-failure step that this one arms
 	ArmedBy       string // of an on-failure step, and of a definition's own cleanup: the step that arms it
 	Rejoin        bool
+	Needs         string // id of the step that brings up the computer that this one is about: run again with it
 }

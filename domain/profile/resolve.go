@@ -20,7 +20,7 @@ const driverTimeout = 10 * time.Minute
 // the profile's cleanup, the cleanup of the steps' definitions. drivers are the bindings of the hardware profile, which
 // the document's own go over. It finds every issue.
 func Resolve(doc Document, catalog Catalog, drivers map[string]string) ([]Resolved, []fault.Issue) {
-	r := &resolver{doc: doc, catalog: catalog, drivers: drivers, taken: map[string]bool{}}
+	r := &resolver{doc: doc, catalog: catalog, drivers: drivers, taken: map[string]bool{}, brought: map[Where]string{}}
 	for _, s := range doc.Steps {
 		r.reserve(s)
 	}
@@ -54,7 +54,8 @@ type resolver struct {
 	doc     Document
 	catalog Catalog
 	drivers map[string]string
-	taken   map[string]bool // ids
+	taken   map[string]bool  // ids
+	brought map[Where]string // the newest main step that brings a computer up
 	steps   []Resolved
 	own     []ownCleanup
 }
@@ -123,6 +124,9 @@ func (r *resolver) use(path string, s Step, name string, out *Resolved) bool {
 		r.add(path+".use", "no driver is bound to the concern %s", concern)
 	}
 	out.Action, out.RunsOn, out.Command, out.Driver = name, s.On, DriverInvoke, driver
+	if out.Phase == PhaseMain {
+		out.Needs = r.brought[s.On]
+	}
 	if out.Timeout == 0 {
 		out.Timeout = driverTimeout
 	}
@@ -155,6 +159,14 @@ func (r *resolver) registered(path string, s Step, spec Spec, out *Resolved) {
 		}
 	case string(out.With) != "{}":
 		r.add(path+".with", "%s takes no input", spec.ID)
+	}
+	for _, where := range append([]Where{spec.RunsOn}, spec.Relays...) {
+		if step := r.brought[where]; step != "" && out.Phase == PhaseMain {
+			out.Needs = step
+		}
+	}
+	if spec.Brings != "" && out.Phase == PhaseMain {
+		r.brought[spec.Brings] = out.ID
 	}
 	if spec.Cleanup != nil {
 		r.own = append(r.own, ownCleanup{armer: out.ID, path: path, step: *spec.Cleanup})

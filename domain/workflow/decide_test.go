@@ -251,6 +251,17 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// Cleanup may have switched the machine off: what a step needs is brought up again, and nothing else in between is repeated.
+func TestARetryBringsUpWhatItsStepsNeed(t *testing.T) {
+	wipe := agentStep("wipe")
+	wipe.Needs = "ramdisk"
+	r := begin(t, step("ramdisk"), step("burnin"), wipe, step("off"), cleanup("z")).advance().
+		done("ramdisk").done("burnin").failed("wipe").done("z").is(workflow.Failed)
+	r.do(workflow.Retry{}).advance().is(workflow.Running, "ramdisk=running", "burnin=succeeded", "wipe=pending", "off=pending")
+	r.done("ramdisk").is(workflow.Running, "ramdisk=succeeded", "burnin=succeeded", "wipe=running").done("wipe").failed("off").done("z")
+	r.do(workflow.Retry{}).advance().is(workflow.Running, "ramdisk=succeeded", "burnin=succeeded", "wipe=succeeded", "off=running")
+}
+
 func TestARetryHasItsRetriesAgain(t *testing.T) {
 	a := step("a")
 	a.Retries = 1

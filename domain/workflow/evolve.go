@@ -118,15 +118,22 @@ func end(s State, e Ended) State {
 	return s
 }
 
-// retried arms the main steps from one on, and everything that is not main, for another run.
+// retried arms the main steps from one on, what they need, and everything that is not main, for another run.
 func retried(s State, e RetriedRun) State {
 	s.Status, s.Run, s.Error, s.FailedStep, s.Reason, s.EndedAt = Running, e.Run, nil, "", "", time.Time{}
 	s.Steps = slices.Clone(s.Steps)
+	again := map[string]bool{}
 	reached := false
+	for _, st := range s.Steps {
+		reached = reached || st.Phase == Main && st.ID == e.FromStep
+		if reached || st.Phase != Main {
+			again[st.ID] = true
+			again[st.Needs] = true
+		}
+	}
 	for i := range s.Steps {
 		st := &s.Steps[i]
-		reached = reached || st.Phase == Main && st.ID == e.FromStep
-		if st.Phase == Main && !reached {
+		if !again[st.ID] {
 			continue
 		}
 		next := st.Attempt

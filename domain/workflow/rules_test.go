@@ -41,7 +41,11 @@ func newHistory(t *rapid.T) *history {
 	h := &history{now: noon, begun: map[string]int{}, attempts: map[string]bool{}}
 	var steps []workflow.StepSpec
 	for i := range rapid.IntRange(0, 5).Draw(t, "main") {
-		steps = append(steps, drawStep(t, fmt.Sprintf("m%d", i), workflow.Main))
+		s := drawStep(t, fmt.Sprintf("m%d", i), workflow.Main)
+		if i > 0 && rapid.Bool().Draw(t, "needs") {
+			s.Needs = fmt.Sprintf("m%d", rapid.IntRange(0, i-1).Draw(t, "needed"))
+		}
+		steps = append(steps, s)
 	}
 	for i := range len(steps) {
 		if rapid.IntRange(0, 2).Draw(t, "arms") == 0 {

@@ -84,6 +84,9 @@ type StepSpec struct {
 	OnFailureStep string          `json:"onFailureStep,omitempty"`
 	ArmedBy       string          `json:"armedBy,omitempty"`
 	Rejoin        bool            `json:"rejoin,omitempty"`
+	// Needs is the earlier step that brings up the computer that this one is about. A retry runs it again too: cleanup may
+	// have switched the machine off, and where it did not the step does nothing.
+	Needs string `json:"needs,omitempty"`
 }
 
 // StepState is where a step stands.

@@ -43,7 +43,7 @@ func ramdiskSteps() []Step {
 		ID: actionEnsureRamdisk, Timeout: time.Hour,
 		Relays:  []profile.Where{profile.OnSite},
 		Sends:   []string{string(agentcommand.BootEntrySet), string(agentcommand.DriverInvoke)},
-		Cleanup: &profile.Step{Use: actionClear},
+		Cleanup: &profile.Step{Use: actionClear}, Brings: profile.OnRamdisk,
 		Summary: "Boots the machine into the ramdisk once from the network, and waits for its agent; nothing where it runs already.",
 	}, ensureRamdisk)
 	step.AwaitsBoot = true

@@ -105,6 +105,18 @@ func TestReleaseOrder(t *testing.T) {
 	}
 }
 
+// A retry of a step on the ramdisk boots the ramdisk again: a release that failed has left the machine off.
+func TestStepsOnTheRamdiskNeedIt(t *testing.T) {
+	for id, doc := range shipped(t) {
+		for _, s := range resolved(t, doc) {
+			onRamdisk := s.RunsOn == profile.OnRamdisk || s.Action == "deploy.deploy"
+			if onRamdisk != (s.Needs == "ramdisk") {
+				t.Errorf("%s: %s needs %q", id, s.ID, s.Needs)
+			}
+		}
+	}
+}
+
 func TestADiskThatCannotBeWipedDoesNotTrapARetiringMachine(t *testing.T) {
 	for _, s := range resolved(t, shipped(t)["metal-retire"]) {
 		if s.Action == "disk.wipe" && s.Policy != profile.PolicyContinue {
