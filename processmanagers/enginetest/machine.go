@@ -23,10 +23,13 @@ type Machine struct {
 }
 
 // Answers is the machine as a script of a world.
-func (m *Machine) Answers(w *World, c agentcommand.State) Answer {
+func (m *Machine) Answers(w *World, c agentcommand.State) Answer { return m.Do(w.Agents, c) }
+
+// Do carries out what an agent of the machine, or of its site, is asked for.
+func (m *Machine) Do(agents *Agents, c agentcommand.State) Answer {
 	switch c.Kind {
 	case agentcommand.DriverInvoke:
-		return m.invoke(w, c)
+		return m.invoke(agents, c)
 	case agentcommand.BootEntrySet, agentcommand.BootEntryClear:
 		m.Entry = c.Kind == agentcommand.BootEntrySet
 		return Answer{Result: map[string]any{}}
@@ -39,7 +42,7 @@ func (m *Machine) Answers(w *World, c agentcommand.State) Answer {
 	case agentcommand.ImageWrite:
 		return m.write(c)
 	case agentcommand.BootKexec, agentcommand.NodeReboot:
-		return m.boot(w, Answer{})
+		return m.boot(agents, c, Answer{})
 	}
 	return Answer{Status: agentcommand.Rejected, Reason: "there is no such kind"}
 }
@@ -72,7 +75,7 @@ func (m *Machine) write(c agentcommand.State) Answer {
 }
 
 // boot turns the machine on, into whatever is there to boot.
-func (m *Machine) boot(w *World, a Answer) Answer {
+func (m *Machine) boot(agents *Agents, c agentcommand.State, a Answer) Answer {
 	m.Power = node.PowerOn
 	m.boots++
 	switch {
@@ -81,13 +84,13 @@ func (m *Machine) boot(w *World, a Answer) Answer {
 	case m.Installed:
 		a.Boot, a.Role = fmt.Sprintf("installed-%d", m.boots), agentcommand.RoleNode
 	default:
-		w.Agents.Gone(w.Node)
+		agents.Gone(c.Node)
 	}
 	m.FromNet = false
 	return a
 }
 
-func (m *Machine) invoke(w *World, c agentcommand.State) Answer {
+func (m *Machine) invoke(agents *Agents, c agentcommand.State) Answer {
 	var asked agentcommand.Invoke
 	decode(c.Payload, &asked)
 	var result any = map[string]any{}
@@ -100,7 +103,7 @@ func (m *Machine) invoke(w *World, c agentcommand.State) Answer {
 	case "power.setPower":
 		var with struct{ Action node.PowerAction }
 		decode(asked.With, &with)
-		a = m.setPower(w, with.Action)
+		a = m.setPower(agents, c, with.Action)
 		result = map[string]any{"power": m.Power, "changed": true}
 	case "management.setBootDevice":
 		var with struct{ Device string }
@@ -111,18 +114,20 @@ func (m *Machine) invoke(w *World, c agentcommand.State) Answer {
 		result = map[string]any{"hardware": hardware()}
 	}
 	raw, err := json.Marshal(result)
-	w.must(err)
+	if err != nil {
+		panic(err)
+	}
 	a.Result = agentcommand.Invoked{Result: raw}
 	return a
 }
 
-func (m *Machine) setPower(w *World, action node.PowerAction) Answer {
+func (m *Machine) setPower(agents *Agents, c agentcommand.State, action node.PowerAction) Answer {
 	if action == node.ActionOff || action == node.ActionGraceful {
 		m.Power = node.PowerOff
-		w.Agents.Gone(w.Node)
+		agents.Gone(c.Node)
 		return Answer{}
 	}
-	return m.boot(w, Answer{})
+	return m.boot(agents, c, Answer{})
 }
 
 // Config is what a world with a machine is set to.

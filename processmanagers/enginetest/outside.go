@@ -58,62 +58,94 @@ func (w *World) answer() bool {
 	return false
 }
 
-func (w *World) carryOut(c agentcommand.State, a Answer) {
+func (w *World) carryOut(c agentcommand.State, a Answer) { w.must(CarryOut(w.Outside, w.Agents, c, a)) }
+
+// CarryOut has an agent take an agent command and give its answer.
+func CarryOut(service *commands.Service, agents *Agents, c agentcommand.State, a Answer) error {
 	who, boot := id.Of[id.Agent](uuid.NewSHA1(uuid.Nil, []byte("site agent"))), "site-boot"
 	own := c.Role != agentcommand.RoleSite
 	if own {
-		who, boot = agent.Of(c.Node), w.Agents.sessions[c.Node].BootID
+		session, err := agents.OfNode(context.Background(), c.Node)
+		if err != nil {
+			return err
+		}
+		who, boot = agent.Of(c.Node), session.BootID
 	}
-	if _, err := w.Outside.HandOutAgentCommand(context.Background(), Operator(), c.AgentCommand, who, boot); err != nil {
-		w.t.Logf("%s is not handed out: %v", c.Kind, err)
-		return
+	ctx := context.Background()
+	if _, err := service.HandOutAgentCommand(ctx, Operator(), c.AgentCommand, who, boot); err != nil {
+		return fmt.Errorf("%s is not handed out: %w", c.Kind, err)
 	}
 	if a.Boot == "" || !own {
-		w.settle(c, a, who, boot)
+		if err := settle(ctx, service, c, a, who, boot); err != nil {
+			return err
+		}
 	}
 	if a.Boot != "" {
-		w.Agents.Open(c.Node, a.Role, a.Boot)
+		return agents.open(c.Node, a.Role, a.Boot)
 	}
+	return nil
 }
 
-func (w *World) settle(c agentcommand.State, a Answer, who id.Agent, boot string) {
+func settle(ctx context.Context, service *commands.Service, c agentcommand.State, a Answer, who id.Agent, boot string) error {
 	s := agentcommand.Settle{Agent: who, BootID: boot, Status: a.Status, Code: a.Code, Reason: a.Reason}
 	if s.Status == "" {
 		s.Status = agentcommand.Succeeded
 	}
 	if a.Result != nil {
 		raw, err := json.Marshal(a.Result)
-		w.must(err)
+		if err != nil {
+			return err
+		}
 		s.Result = raw
 	}
 	if a.Signed {
-		s.Attestation = &agentcommand.Attestation{Certificate: strings.Repeat("ab", 32), Signature: []byte("signed"), At: w.now}
+		s.Attestation = &agentcommand.Attestation{Certificate: strings.Repeat("ab", 32), Signature: []byte("signed"), At: Began}
 	}
-	_, err := w.Outside.SettleAgentCommand(context.Background(), Operator(), c.AgentCommand, s)
-	w.must(err)
+	_, err := service.SettleAgentCommand(ctx, Operator(), c.AgentCommand, s)
+	return err
 }
 
 // Agents is which agents there are.
 type Agents struct {
-	world    *World
+	Site    bool // an agent of the site is connected
+	Revoked int
+
+	log      event.Store
+	now      func() time.Time
+	mu       sync.Mutex
 	sessions map[id.Node]steps.Session
-	Site     bool // an agent of the site is connected
-	Revoked  int
+}
+
+// NewAgents makes a site with an agent, and machines without.
+func NewAgents(log event.Store, now func() time.Time) *Agents {
+	return &Agents{Site: true, log: log, now: now, sessions: map[id.Node]steps.Session{}}
 }
 
 // Open says that a machine's agent runs in another boot or role.
 func (a *Agents) Open(n id.Node, as agentcommand.Role, boot string) {
-	a.sessions[n] = steps.Session{Agent: agent.Of(n), Role: as, BootID: boot, OpenedAt: a.world.now, Connected: true}
+	if err := a.open(n, as, boot); err != nil {
+		panic(err)
+	}
+}
+
+func (a *Agents) open(n id.Node, as agentcommand.Role, boot string) error {
+	a.mu.Lock()
+	a.sessions[n] = steps.Session{Agent: agent.Of(n), Role: as, BootID: boot, OpenedAt: a.now(), Connected: true}
+	a.mu.Unlock()
 	stream := agent.StreamOf(agent.Of(n))
-	before, err := a.world.Log.Read(context.Background(), stream, 0)
-	a.world.must(err)
-	_, err = a.world.Log.Append(context.Background(), stream, event.Version(len(before)), event.Meta{Tenant: Tenant.String()},
+	before, err := a.log.Read(context.Background(), stream, 0)
+	if err != nil {
+		return err
+	}
+	_, err = a.log.Append(context.Background(), stream, event.Version(len(before)), event.Meta{Tenant: Tenant.String()},
 		agent.SessionOpened{Agent: agent.Of(n), Node: n, Role: agent.Role(as), BootID: boot})
-	a.world.must(err)
+	return err
 }
 
 // Gone says that a machine's agent is not heard of any more.
 func (a *Agents) Gone(n id.Node) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	s := a.sessions[n]
 	s.Connected = false
 	a.sessions[n] = s
@@ -121,6 +153,8 @@ func (a *Agents) Gone(n id.Node) {
 
 // OfNode implements steps.Agents.
 func (a *Agents) OfNode(_ context.Context, n id.Node) (steps.Session, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	return a.sessions[n], nil
 }
 
@@ -129,8 +163,10 @@ func (a *Agents) SiteConnected(context.Context, id.Site) (bool, error) { return 
 
 // Revoke implements steps.Agents.
 func (a *Agents) Revoke(_ context.Context, n id.Node, _ string) error {
-	a.Revoked++
 	a.Gone(n)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.Revoked++
 	return nil
 }
 

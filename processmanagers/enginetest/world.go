@@ -5,6 +5,7 @@ package enginetest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -83,8 +84,8 @@ func New(t testing.TB, o Options, state node.ProvisionState, pinned string) *Wor
 	w.Log = log.Open(registry)
 	w.catalog, err = steps.NewCatalog(kinds, steps.Shipped(), o.Steps)
 	w.must(err)
-	w.Outside = w.service(w.Log)
-	w.Agents = &Agents{world: w, sessions: map[id.Node]steps.Session{}, Site: true}
+	w.Outside = w.parts().Service(w.Log)
+	w.Agents = NewAgents(w.Log, w.Now)
 	w.Restart()
 	w.enroll(state, pinned)
 	return w
@@ -100,10 +101,11 @@ func (w *World) must(err error) {
 // Now is the world's time.
 func (w *World) Now() time.Time { return w.now }
 
-func (w *World) service(log event.Store) *commands.Service {
-	s := commands.New(log, anyone{}, vault{}, w.Now, w.Options.Kinds...).VerifyWith(believer{})
-	w.must(s.UseProfiles(w.catalog, w.Options.Profiles, nil))
-	return s
+func (w *World) parts() Parts {
+	return Parts{
+		Kinds: w.Options.Kinds, Catalog: w.catalog, Profiles: w.Options.Profiles, Config: w.Options.Config,
+		Agents: w.Agents, Secrets: w.Secrets, Now: w.Now,
+	}
 }
 
 // Restart puts a new process in place of the control plane's present one: nothing in memory is left, and what is due comes
@@ -125,15 +127,40 @@ func (w *World) Restart() {
 
 // Process makes the service and the process managers of one more process on a store.
 func (w *World) Process(store event.Store) (*commands.Service, []processmanagers.Manager) {
-	service := w.service(store)
+	service := w.parts().Service(store)
+	return service, w.parts().Managers(service, w.wakeEngine)
+}
+
+// Parts is what the processes of one installation share.
+type Parts struct {
+	Kinds    []agentcommand.Kind
+	Catalog  *steps.Catalog
+	Profiles []profile.Document
+	Config   steps.Config
+	Agents   *Agents
+	Secrets  *Secrets
+	Now      func() time.Time
+}
+
+// Service makes the write side of a process, which lets anyone do anything and believes every signature.
+func (p Parts) Service(log event.Store) *commands.Service {
+	s := commands.New(log, anyone{}, vault{}, p.Now, p.Kinds...).VerifyWith(believer{})
+	if err := s.UseProfiles(p.Catalog, p.Profiles, nil); err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// Managers makes the process managers of a process.
+func (p Parts) Managers(service *commands.Service, wakeEngine func(context.Context, string) error) []processmanagers.Manager {
 	ports := steps.Ports{
-		Agents: w.Agents, Secrets: w.Secrets, Tokens: w.Secrets, Images: Images{}, Config: w.Options.Config,
+		Agents: p.Agents, Secrets: p.Secrets, Tokens: p.Secrets, Images: Images{}, Config: p.Config,
 		Nodes: engine.Nodes{Service: service},
 	}
 	logger := slog.New(slog.DiscardHandler)
-	return service, []processmanagers.Manager{
-		provision.New(service, w.catalog, ports, w.Now, logger).WakeEngine(w.wakeEngine).Manager(),
-		engine.New(service, w.catalog, ports, w.Now, logger).Manager(),
+	return []processmanagers.Manager{
+		provision.New(service, p.Catalog, ports, p.Now, logger).WakeEngine(wakeEngine).Manager(),
+		engine.New(service, p.Catalog, ports, p.Now, logger).Manager(),
 	}
 }
 
@@ -146,26 +173,38 @@ var (
 
 func (w *World) enroll(state node.ProvisionState, pinned string) {
 	w.Node = id.Of[id.Node](uuid.NewSHA1(uuid.Nil, []byte("node")))
-	meta := event.Meta{Tenant: Tenant.String(), At: w.now}
-	policy := w.Options.Policy
+	w.must(CreatePool(w.Log, w.Options.Policy))
+	w.must(Enroll(w.Log, w.Node, 1, state, pinned))
+}
+
+// CreatePool makes the pool.
+func CreatePool(log event.Store, policy pool.Policy) error {
 	if policy.Agent == "" {
 		policy.Agent = pool.AgentRequired
 	}
-	_, err := w.Log.Append(context.Background(), pool.StreamOf(Pool), 0, meta, pool.Created{
+	meta := event.Meta{Tenant: Tenant.String(), At: Began}
+	_, err := log.Append(context.Background(), pool.StreamOf(Pool), 0, meta, pool.Created{
 		Pool: Pool, Tenant: Tenant, Site: Site, Name: "pool", Policy: policy,
 	})
-	w.must(err)
+	return err
+}
+
+// Enroll makes the number-th machine, in the given state. A deploy's profile is pinned to the given name.
+func Enroll(log event.Store, n id.Node, number int, state node.ProvisionState, pinned string) error {
 	m := node.Moved{To: state, Verb: node.VerbEnroll}
 	if state == node.Deploying {
 		m.From, m.Verb, m.Profile = node.Ready, node.VerbDeploy, &node.Profile{ID: pinned, Version: 1}
 	}
-	_, err = w.Log.Append(context.Background(), node.StreamOf(w.Node), 0, meta, node.Enrolled{
-		Node: w.Node, Tenant: Tenant, Site: Site, Pool: Pool, Name: "machine", MACs: []string{"b8:ce:f6:00:00:01"},
+	meta := event.Meta{Tenant: Tenant.String(), At: Began}
+	_, err := log.Append(context.Background(), node.StreamOf(n), 0, meta, node.Enrolled{
+		Node: n, Tenant: Tenant, Site: Site, Pool: Pool, Name: fmt.Sprintf("machine-%d", number),
+		MACs: []string{fmt.Sprintf("b8:ce:f6:00:%02x:%02x", number>>8, number&0xff)},
 		BMC: node.BMC{
-			Driver: "redfish", Address: "https://10.0.0.10", Credentials: "secret:bmc", TLS: node.TLSPolicy{Mode: node.TLSInsecure},
+			Driver: "redfish", Address: fmt.Sprintf("https://10.0.%d.%d", number>>8, number&0xff), Credentials: "secret:bmc",
+			TLS: node.TLSPolicy{Mode: node.TLSInsecure},
 		},
 	}, m)
-	w.must(err)
+	return err
 }
 
 // Events is the whole log.

@@ -13,7 +13,7 @@ import (
 // Catalog holds the steps of a program by id. It never changes, so it is safe for concurrent use.
 type Catalog struct{ steps map[string]Step }
 
-// NewCatalog joins the shipped steps with a program's own. A definition that is not whole is INVALID_CONFIG, with the
+// NewCatalog joins lists of steps, such as Shipped and a program's own. A definition that is not whole is INVALID_CONFIG, with the
 // step's field in details.path.
 func NewCatalog(kinds []agentcommand.Kind, lists ...[]Step) (*Catalog, error) {
 	c := &Catalog{steps: map[string]Step{}}
