@@ -373,6 +373,9 @@ func TestCancelsAndDeadlines(t *testing.T) {
 	if answer := a.poll(200*time.Millisecond, o.ID); !slices.Equal(answer.Cancel, []string{o.ID}) {
 		t.Errorf("while it stops: %v", answer.Cancel)
 	}
+	if code := a.call(protocol.PathAck, protocol.AckRequest{BootID: a.boot, IDs: []string{o.ID}}, &struct{}{}); code != fault.InvalidState {
+		t.Errorf("an ack after the cancel, by an agent that would begin now: %s", code)
+	}
 	if code := a.settle(a.signed(o, `{}`)); code != fault.InvalidState {
 		t.Errorf("a result after the cancel: %s", code)
 	}

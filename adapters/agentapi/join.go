@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"time"
 
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
 	"github.com/better-compute/metal/adapters/pki"
@@ -96,9 +95,4 @@ func (g *Gateway) renew(ctx context.Context, who caller, in protocol.RenewReques
 	_, err = g.Service.RenewCertificate(ctx, g.call(who.ID), who.ID, who.certificate.Fingerprint, issued.Certificate)
 	g.known.forget(who.ID.String())
 	return g.answer(issued), err
-}
-
-// renewAfter is when two thirds of a certificate's life are over.
-func renewAfter(c agent.Certificate) time.Time {
-	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3)
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/better-compute/metal/projections/agents"
 )
 
-// ack notes that orders are in the agent's journal. What is over meanwhile is told by the next poll.
+// ack notes that orders are in the agent's journal. Where one of them is over, the answer is why: an agent that must do
+// nothing in vain acknowledges first, and begins once it is answered.
 func (g *Gateway) ack(ctx context.Context, who caller, in protocol.AckRequest) (empty, error) {
 	ids := commandIDs(in.IDs)
 	if len(ids) != len(in.IDs) || len(ids) > maxDoing {
@@ -26,14 +27,17 @@ func (g *Gateway) ack(ctx context.Context, who caller, in protocol.AckRequest) (
 		all.Go(func() { errs[i] = g.reached(ctx, who, in.BootID, text, agentcommand.Acked) })
 	}
 	all.Wait()
+	var over error
 	for _, err := range errs {
 		switch fault.CodeOf(err) {
-		case "", fault.Conflict, fault.InvalidState, fault.NotFound:
-		default:
+		case "":
+		case fault.Conflict, fault.InvalidState, fault.NotFound:
+			over = err
+		default: // to be tried again
 			return empty{}, err
 		}
 	}
-	return empty{}, nil
+	return empty{}, over
 }
 
 // reached moves an order on.

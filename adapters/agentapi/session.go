@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
+	"github.com/better-compute/metal/adapters/pki"
 	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/projections/agents"
 )
@@ -25,7 +26,7 @@ func (g *Gateway) session(ctx context.Context, who caller, in protocol.SessionRe
 	g.fence(ctx, state)
 	g.presence.touch(agents.Contact{Agent: state.ID, BootID: state.BootID, Role: state.Role}, g.Clock())
 	return protocol.SessionAnswer{
-		PollSeconds: g.PollMax.Seconds(), ServerTime: g.Clock().UTC(), RenewAfter: renewAfter(who.certificate), SignerVersion: signerVersion,
+		PollSeconds: g.PollMax.Seconds(), ServerTime: g.Clock().UTC(), RenewAfter: pki.RenewAfter(who.certificate), SignerVersion: signerVersion,
 	}, nil
 }
 

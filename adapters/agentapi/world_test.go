@@ -139,6 +139,10 @@ type gateway struct {
 
 func (w *world) gateway(change ...func(*agentapi.Config)) *gateway {
 	w.t.Helper()
+	return w.serve(w.config(change...), "127.0.0.1:0")
+}
+
+func (w *world) config(change ...func(*agentapi.Config)) agentapi.Config {
 	c := agentapi.Config{
 		Service: w.service(), Log: w.log, DB: w.pool, Presence: postgres.NewPresence(w.pool), CA: w.ca, Secrets: w.secrets,
 		Clock: w.clock.now, Logger: slog.New(slog.NewTextHandler(w.logged, nil)), PollMax: 20 * time.Second,
@@ -146,9 +150,15 @@ func (w *world) gateway(change ...func(*agentapi.Config)) *gateway {
 	for _, f := range change {
 		f(&c)
 	}
+	return c
+}
+
+// serve serves a gateway at an address.
+func (w *world) serve(c agentapi.Config, address string) *gateway {
+	w.t.Helper()
 	g, err := agentapi.New(c)
 	fatal(w.t, err)
-	listener, err := (&net.ListenConfig{}).Listen(w.t.Context(), "tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(w.t.Context(), "tcp", address)
 	fatal(w.t, err)
 	running := &gateway{Gateway: g, url: "https://" + listener.Addr().String(), ended: make(chan struct{})}
 	running.server = &http.Server{

@@ -71,13 +71,17 @@ func (c *CA) IssueAgent(key ed25519.PublicKey, a id.Agent, n id.Node, role agent
 	if err != nil {
 		return Issued{}, fmt.Errorf("issue a certificate for %s: %w", a, err)
 	}
-	return Issued{
-		DER: der, RenewAfter: now.Add(life * 2 / 3),
-		Certificate: agent.Certificate{
-			Fingerprint: Fingerprint(der), PublicKey: key, Serial: template.SerialNumber.Text(16), Role: role,
-			NotBefore: template.NotBefore, NotAfter: template.NotAfter,
-		},
-	}, nil
+	issued := agent.Certificate{
+		Fingerprint: Fingerprint(der), PublicKey: key, Serial: template.SerialNumber.Text(16), Role: role,
+		NotBefore: template.NotBefore, NotAfter: template.NotAfter,
+	}
+	return Issued{DER: der, RenewAfter: RenewAfter(issued), Certificate: issued}, nil
+}
+
+// RenewAfter is when two thirds of an agent's certificate's life are over.
+func RenewAfter(c agent.Certificate) time.Time {
+	issued := c.NotBefore.Add(backdate)
+	return issued.Add(c.NotAfter.Sub(issued) * 2 / 3)
 }
 
 // AgentIn reads whose certificate it is, once it is known to be of this authority. Whether the agent still has it, its stream
