@@ -2,6 +2,7 @@
 package metalview
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/better-compute/metal/domain/event"
@@ -49,10 +50,13 @@ type View struct {
 
 // BMC is what a caller sees of a management controller.
 type BMC struct {
-	Driver         string `json:"driver"`
-	Address        string `json:"address"`
-	TLS            TLS    `json:"tls"`
-	CredentialsSet bool   `json:"credentialsSet"`
+	Driver         string          `json:"driver"`
+	Address        string          `json:"address"`
+	TLS            TLS             `json:"tls"`
+	CredentialsSet bool            `json:"credentialsSet"`
+	Fingerprint    string          `json:"fingerprint,omitempty"` // that was pinned when it was first seen
+	System         string          `json:"system,omitempty"`      // which of the controller's systems the machine is
+	Quirks         json.RawMessage `json:"quirks,omitempty"`      // what its driver learned about it
 }
 
 // TLS says how the controller's certificate is trusted.
@@ -94,7 +98,8 @@ func Of(s node.State, version event.Version, position event.Position, at time.Ti
 	if s.BMC != nil {
 		v.BMC = &BMC{
 			Driver: s.BMC.Driver, Address: s.BMC.Address, CredentialsSet: s.BMC.Credentials != "" && s.Provision != node.Retired,
-			TLS: TLS{Mode: s.BMC.TLS.Mode, Fingerprint: s.BMC.TLS.Fingerprint},
+			TLS:         TLS{Mode: s.BMC.TLS.Mode, Fingerprint: s.BMC.TLS.Fingerprint},
+			Fingerprint: s.Learned.Fingerprint, System: s.Learned.System, Quirks: s.Learned.Quirks,
 		}
 	}
 	return v

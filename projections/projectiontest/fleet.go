@@ -1,6 +1,7 @@
 package projectiontest
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -57,6 +58,9 @@ func Event(t *rapid.T, machine id.Node) event.Event {
 		rapid.Just[event.Event](node.Uncordoned{}),
 		rapid.Just[event.Event](node.HardwareRecorded{
 			Source: node.InBand, Hardware: node.Hardware{Disks: []node.Disk{disk}},
+		}),
+		rapid.Just[event.Event](node.BMCLearned{
+			Fingerprint: "f1", System: "1", Quirks: json.RawMessage(`{"vendor":"dell","a":[1]}`),
 		}),
 		rapid.Just[event.Event](node.WipeAttested{Wipe: node.Wipe{
 			Workflow: workflow, Signed: true, Method: node.WipeQuick,

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/better-compute/metal/domain/node"
@@ -101,10 +102,13 @@ type Node struct {
 
 // BMC is what a caller sees of a management controller.
 type BMC struct {
-	Driver         string `json:"driver"`
-	Address        string `json:"address"`
-	TLS            BMCTLS `json:"tls"`
-	CredentialsSet bool   `json:"credentialsSet"`
+	Driver         string          `json:"driver"`
+	Address        string          `json:"address"`
+	TLS            BMCTLS          `json:"tls"`
+	CredentialsSet bool            `json:"credentialsSet"`
+	Fingerprint    string          `json:"fingerprint,omitempty" doc:"of the certificate that was pinned when it was first seen"`
+	System         string          `json:"system,omitempty" doc:"which of the controller's systems the machine is"`
+	Quirks         json.RawMessage `json:"quirks,omitempty" doc:"what its driver learned about it"`
 }
 
 // BMCTLS says how a controller's certificate is trusted.
