@@ -20,6 +20,9 @@ const mediaPolls = 15
 // untold is how many looks without a connection are enough for an image that is in the drive: about ten seconds.
 const untold = 8
 
+// slowSlots is how many drives may take an image without showing it, before it is the image's fault.
+const slowSlots = 2
+
 // slot is one virtual drive.
 type slot struct {
 	path   string
@@ -201,6 +204,7 @@ func (m *machine) InsertMedia(ctx context.Context, image string) (bmc.Media, err
 		return bmc.Media{}, err
 	}
 	var failed error
+	slow := 0
 	for _, s := range all {
 		emptied := true
 		if s.holds() {
@@ -224,7 +228,12 @@ func (m *machine) InsertMedia(ctx context.Context, image string) (bmc.Media, err
 		}
 		failed = notAttached(in, err)
 		if reasonOf(err) == bmc.TaskFailed || fault.CodeOf(err) == fault.Timeout {
-			break // the drive is not to blame
+			if slow++; slow == slowSlots {
+				break // no drive is to blame
+			}
+			if _, err := m.empty(ctx, s); err != nil && ctx.Err() != nil {
+				return bmc.Media{}, failed
+			}
 		}
 	}
 	m.learn(func(f *facts) { f.Media = "" }) // the next attempt looks at all of them

@@ -70,6 +70,7 @@ type powering struct {
 	sys     document // as read last
 	allowed []string // nil: the controller does not tell
 	result  bmc.PowerResult
+	said    []string // the controller's last refusal: id and text
 }
 
 // SetPower changes power. It needs nothing but the system itself: other resources may be away while the host is off.
@@ -183,8 +184,12 @@ func (w *powering) missed(err error, want node.Power) error {
 	if err == nil || fault.CodeOf(err) != fault.Timeout {
 		return err
 	}
-	return broken(bmc.PowerNotReached, "the machine did not reach the wanted power state").
-		WithDetail("wanted", string(want)).WithDetail("found", w.sys.text("PowerState")).WithDetail("sent", w.result.Sent)
+	e := broken(bmc.PowerNotReached, "the machine did not reach the wanted power state").
+		WithDetail("wanted", string(want)).WithDetail("found", w.sys.label("PowerState")).WithDetail("sent", w.result.Sent)
+	if w.said != nil {
+		e.WithDetail("messageId", w.said[0]).WithDetail("message", w.said[1])
+	}
+	return e
 }
 
 // watch looks at the system until it is in the wanted state; false when limit is over first.
@@ -223,7 +228,7 @@ func passing(err error) bool {
 // after which the machine is as wanted is none. want may be empty: then only the answer can tell.
 func (w *powering) send(ctx context.Context, types []schemas.ResetType, want node.Power) error {
 	p := w.m.c.d.pace()
-	for {
+	for tries := 0; ; tries++ {
 		r := request{method: http.MethodPost, path: w.target(), body: map[string]string{"ResetType": string(types[0])}}
 		if n := len(w.result.Sent); n == 0 || w.result.Sent[n-1] != string(types[0]) {
 			w.result.Sent = append(w.result.Sent, string(types[0]))
@@ -253,7 +258,7 @@ func (w *powering) send(ctx context.Context, types []schemas.ResetType, want nod
 		case a != nil && a.status == 400 && len(types) > 1 && !transient(a):
 			w.result.Sent = w.result.Sent[:len(w.result.Sent)-1] // it was refused
 			types = types[1:]
-		case a == nil && want == "", a != nil && !transient(a), reasonOf(failed) == bmc.TaskFailed:
+		case !w.bears(a, want, tries) || reasonOf(failed) == bmc.TaskFailed:
 			return failed
 		}
 		var pause time.Duration
@@ -268,6 +273,18 @@ func (w *powering) send(ctx context.Context, types []schemas.ResetType, want nod
 		}
 		w.result.Retried++
 	}
+}
+
+// bears reports whether the action may be sent once more after this answer; nil is one that was lost. What was perhaps done
+// is not done again where doing it twice is not doing it once.
+func (w *powering) bears(a *answer, want node.Power, tries int) bool {
+	switch {
+	case a == nil:
+		return want != ""
+	case a.status >= 500 && a.status != 503:
+		return want != "" && tries < busyTries
+	}
+	return transient(a)
 }
 
 // pressed reports that the last thing sent was the press of a button, which does not bear repeating.
@@ -286,6 +303,8 @@ func (w *powering) target() string {
 // outcome is nil where the action was taken and what it started did not fail.
 func (w *powering) outcome(ctx context.Context, r request, a *answer) error {
 	if a.failed() {
+		id, text := w.m.c.words(a)
+		w.said = []string{id, text}
 		return w.m.c.refusal(r, a)
 	}
 	return w.m.c.settle(ctx, a)
@@ -314,7 +333,7 @@ func (w *powering) settled(ctx context.Context, want node.Power, failed error) (
 func transient(a *answer) bool {
 	return a.status == 409 || a.status == 429 || a.status >= 500 ||
 		a.says("UnableToModifyDuringSystemPOST", "ResourceInUse", "ResourceInStandby", "ServiceTemporarilyUnavailable",
-			"NoPowerButtonPress", "in POST", "SYS518", "try again", "retry")
+			"in POST", "SYS518")
 }
 
 // graceful asks the OS to shut down, and takes the power away after the deadline where the caller allows it.

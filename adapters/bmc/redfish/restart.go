@@ -5,6 +5,7 @@ import (
 
 	"github.com/stmcginnis/gofish/schemas"
 
+	"github.com/better-compute/metal/adapters/bmc"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/node"
 )
@@ -30,14 +31,31 @@ func (w *powering) cycle(ctx context.Context, off bool) error {
 	before := bootEvidence(w.sys)
 	ctx, cancel := context.WithTimeout(ctx, powerPolls*w.m.c.d.o.Poll)
 	defer cancel()
-	if err := w.send(ctx, types, ""); err != nil && fault.CodeOf(err) != fault.Unavailable {
+	if err := w.send(ctx, types, ""); err != nil && !unsure(err) {
 		return w.missed(err, node.PowerOff)
 	}
+	w.result.Changed = true
 	if err := w.restarted(ctx, before); err != nil {
 		return w.missed(err, node.PowerOff)
 	}
-	_, err = w.watch(ctx, node.PowerOn, powerPolls*w.m.c.d.o.Poll)
-	return w.missed(err, node.PowerOn)
+	return w.comeBack(ctx)
+}
+
+// unsure reports an error after which the action may have been done all the same.
+func unsure(err error) bool {
+	return fault.CodeOf(err) == fault.Unavailable || (reasonOf(err) == bmc.Refused && statusOf(err) >= 500)
+}
+
+// comeBack waits for a machine that restarts. Some only go off; those are switched on.
+func (w *powering) comeBack(ctx context.Context) error {
+	ok, err := w.watch(ctx, node.PowerOn, powerPolls/3*w.m.c.d.o.Poll)
+	switch {
+	case ok || err != nil:
+		return w.missed(err, node.PowerOn)
+	case at(w.sys, node.PowerOff):
+		return w.reach(ctx, node.ActionOn, node.PowerOn)
+	}
+	return w.missed(fault.New(fault.Timeout, "the machine did not come back"), node.PowerOn)
 }
 
 // bootEvidence changes when a machine boots afresh.
@@ -89,7 +107,7 @@ func (w *powering) reset(ctx context.Context, off bool) error {
 	defer cancel()
 	before := bootEvidence(w.sys)
 	if err := w.send(ctx, types, ""); err != nil {
-		if fault.CodeOf(err) != fault.Unavailable || !w.arrived(ctx, before) {
+		if !unsure(err) || !w.arrived(ctx, before) {
 			return w.missed(err, node.PowerOn)
 		}
 		w.result.Changed = true
@@ -99,9 +117,5 @@ func (w *powering) reset(ctx context.Context, off bool) error {
 			return w.missed(err, node.PowerOn)
 		}
 	}
-	ok, err := w.watch(ctx, node.PowerOn, powerPolls*w.m.c.d.o.Poll)
-	if err == nil && !ok {
-		err = fault.New(fault.Timeout, "the machine did not come back")
-	}
-	return w.missed(err, node.PowerOn)
+	return w.comeBack(ctx)
 }

@@ -73,8 +73,11 @@ func (b *booting) plan() error {
 			return err
 		}
 	}
-	if b.o.HTTPURI != "" {
+	switch {
+	case b.o.HTTPURI != "":
 		b.want[bootHTTP] = b.o.HTTPURI
+	case b.o.Device == bmc.BootUEFIHTTP && b.v.text(bootHTTP) != "":
+		b.note = append(b.note, "the controller keeps the boot URI of an earlier override")
 	}
 	known := b.m.known()
 	switch {
@@ -365,7 +368,7 @@ func (b *booting) notApplied(ctx context.Context, r request, a *answer, failed e
 		id, text := b.m.c.words(a)
 		return e.WithDetail("messageId", id).WithDetail("message", text)
 	}
-	if failed != nil && fault.CodeOf(failed) != fault.Unavailable {
+	if failed != nil {
 		return failed
 	}
 	got := map[string]string{}
