@@ -9,6 +9,7 @@ import (
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/principal"
 	"github.com/better-compute/metal/domain/profile"
 	"github.com/better-compute/metal/domain/tenant"
@@ -50,7 +51,7 @@ func (s *Service) UseProfiles(catalog profile.Catalog, shipped []profile.Documen
 		lib.shipped[name] = doc
 		found := profile.Check(doc)
 		if len(found) == 0 {
-			_, found = profile.Resolve(doc, catalog, everyConcern("redfish"))
+			_, found = profile.Resolve(doc, catalog, everyConcern(node.Drivers[0]))
 		}
 		for _, i := range found {
 			wrong.add("profiles["+name+"]."+i.Path, "%s", i.Message)
@@ -185,12 +186,12 @@ func (s *Service) ValidateProfile(doc profile.Document) []fault.Issue {
 }
 
 // RenderProfile gives a profile's steps as a workflow would run them on a machine with a hardware profile; empty: one whose
-// drivers are all Redfish.
+// drivers are all the default one.
 func (s *Service) RenderProfile(doc profile.Document, hardware string) ([]profile.Resolved, []fault.Issue) {
 	if wrong := profile.Check(doc); len(wrong) > 0 {
 		return nil, wrong
 	}
-	bound, err := s.bindings(hardware, "redfish")
+	bound, err := s.bindings(hardware, node.Drivers[0])
 	if err != nil {
 		return nil, []fault.Issue{{Path: "hardwareProfile", Message: err.Error()}}
 	}
