@@ -83,7 +83,8 @@ func (wallClock) Sleep(ctx context.Context, d time.Duration) error { return bmcs
 // complete fills what was left out, and tells what can't be.
 func (c *Config) complete() error {
 	if c.Count < 0 || c.Count > 0 && len(c.Machines) > 0 {
-		return fault.New(fault.InvalidConfig, "a site has a number of machines or a list of them").WithRemedy("set one of Count and Machines")
+		return fault.New(fault.InvalidConfig, "a site has a number of machines or a list of them").
+			WithRemedy("set one of Count and Machines")
 	}
 	for range c.Count {
 		c.Machines = append(c.Machines, MachineSpec{})

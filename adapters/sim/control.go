@@ -26,9 +26,9 @@ const mostDiskBytes = 64 << 10
 //	POST /faults                             a Fault
 func (s *Site) Control() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /machines", func(w http.ResponseWriter, _ *http.Request) { send(w, http.StatusOK, s.List()) })
+	mux.HandleFunc("GET /machines", func(w http.ResponseWriter, _ *http.Request) { send(w, s.List()) })
 	mux.HandleFunc("GET /machines/{name}", s.controlMachine(func(w http.ResponseWriter, _ *http.Request, m *Machine) error {
-		send(w, http.StatusOK, m.detail())
+		send(w, m.detail())
 		return nil
 	}))
 	mux.HandleFunc("GET /machines/{name}/disks/{number}", s.controlMachine(showDisk))
@@ -42,7 +42,7 @@ func (s *Site) Control() http.Handler {
 			complain(w, err)
 			return
 		}
-		send(w, http.StatusOK, struct{}{})
+		send(w, struct{}{})
 	})
 	return loopbackOnly(mux)
 }
@@ -125,7 +125,7 @@ func pressReset(w http.ResponseWriter, r *http.Request, m *Machine) error {
 	if err := m.Reset(body.ResetType); err != nil {
 		return err
 	}
-	send(w, http.StatusOK, m.View())
+	send(w, m.View())
 	return nil
 }
 
@@ -148,9 +148,8 @@ func loopbackOnly(next http.Handler) http.Handler {
 	})
 }
 
-func send(w http.ResponseWriter, status int, v any) {
+func send(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // a client that is gone gets nothing
 }
 

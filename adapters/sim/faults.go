@@ -107,7 +107,8 @@ func (s *Site) Inject(f Fault) error {
 		}
 	}
 	if len(hit) == 0 {
-		return fault.New(fault.NotFound, "there is no machine %q", f.Machine).WithRemedy("list the machines, and name one or a glob such as machine-*")
+		return fault.New(fault.NotFound, "there is no machine %q", f.Machine).
+			WithRemedy("list the machines, and name one or a glob such as machine-*")
 	}
 	for _, m := range hit {
 		if err := f.check(len(m.drives)); err != nil {

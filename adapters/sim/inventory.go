@@ -17,7 +17,7 @@ type Listed struct {
 type ListedBMC struct {
 	Address     string `json:"address"`
 	Username    string `json:"username"`
-	Password    string `json:"password"` //nolint:gosec // of a simulated controller
+	Password    string `json:"password"`
 	Fingerprint string `json:"fingerprint"`
 }
 

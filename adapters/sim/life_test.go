@@ -68,11 +68,15 @@ func (e *estate) open(ctx context.Context, m *sim.Machine) (bmc.Machine, error) 
 	})
 }
 
-// ramdisk boots a machine into the ramdisk.
+// ramdisk boots a machine into the ramdisk. It is off when its entry is made: a boot that is under way would take the token.
 func (e *estate) ramdisk(ctx context.Context, m *sim.Machine, opened bmc.Machine) (boot string, err error) {
 	e.plane.mu.Lock()
 	last := e.plane.boots[m.Name()]
 	e.plane.mu.Unlock()
+	power := opened.(bmc.Powerer)
+	if _, err := power.SetPower(ctx, node.ActionOff, bmc.PowerOptions{Force: true}); err != nil {
+		return "", err
+	}
 	if err := e.entries.Set(netboot.Entry{
 		NodeID: m.Name(), MACs: m.MACs(), Kernel: "vmlinuz", Initrd: "initrd", Token: m.Name(), ExpiresAt: time.Now().Add(time.Hour),
 	}); err != nil {
@@ -81,7 +85,7 @@ func (e *estate) ramdisk(ctx context.Context, m *sim.Machine, opened bmc.Machine
 	if _, err := opened.(bmc.Booter).SetBootDevice(ctx, bmc.BootOverride{Device: bmc.BootNetwork}); err != nil {
 		return "", err
 	}
-	if _, err := opened.(bmc.Powerer).SetPower(ctx, node.ActionCycle, bmc.PowerOptions{Force: true}); err != nil {
+	if _, err := power.SetPower(ctx, node.ActionOn, bmc.PowerOptions{}); err != nil {
 		return "", err
 	}
 	return e.plane.member(ctx, m.Name(), agentcommand.RoleRamdisk, last)
@@ -283,4 +287,31 @@ func TestTwoHundredDeployedMachinesAreSmall(t *testing.T) {
 	}
 	mib := small(t)
 	t.Logf("200 deployed machines: %d MiB, %.1f goroutines each", mib, each)
+}
+
+// TestPowerIsCutAnywhere cuts the power of machines all the time while they are deployed: afterwards each can live as if
+// nothing had been.
+func TestPowerIsCutAnywhere(t *testing.T) {
+	e := newEstate(t, sim.Config{Count: 5})
+	var wg sync.WaitGroup
+	for i, m := range e.site.Machines() {
+		wg.Go(func() {
+			resets := []bmcsim.ResetType{bmcsim.ForceOff, bmcsim.ForceRestart, bmcsim.PowerCycle, bmcsim.GracefulShutdown}
+			for cut := range 12 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(3+11*((7*cut+i)%13))*time.Millisecond)
+				_ = e.live(ctx, m) // it gets as far as it gets
+				cancel()
+				if err := m.Reset(resets[(cut+i)%len(resets)]); err != nil {
+					t.Logf("%s: %v", m.Name(), err) // a restart of what is off
+				}
+				e.plane.mu.Lock()
+				delete(e.plane.orders, m.Name())
+				e.plane.mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if err := e.everyLife(t.Context(), 5); err != nil {
+		t.Error(err)
+	}
 }

@@ -121,7 +121,8 @@ func newMachine(site *Site, spec MachineSpec) *Machine {
 func (m *Machine) Facts() bmcsim.Facts {
 	s := m.spec
 	f := bmcsim.Facts{
-		Serial: s.Serial, UUID: s.UUID, Tag: s.Serial, Host: m.host, Username: s.Username, Password: s.Password, Cores: s.Cores, MemoryBytes: s.MemoryBytes,
+		Serial: s.Serial, UUID: s.UUID, Tag: s.Serial, Host: m.host, Username: s.Username, Password: s.Password,
+		Cores: s.Cores, MemoryBytes: s.MemoryBytes,
 	}
 	if s.Personality == bmcsim.Dell { // the serial number of a board, and the service tag beside it
 		f.Serial, f.Tag = "CNSIM00"+s.Serial, s.Serial[len(s.Serial)-min(7, len(s.Serial)):]
@@ -131,8 +132,8 @@ func (m *Machine) Facts() bmcsim.Facts {
 	}
 	for _, d := range s.Disks {
 		f.Disks = append(f.Disks, bmcsim.Disk{
-			Name: d.Info.Path, Model: d.Info.Model, Serial: d.Info.Serial, WWN: d.Info.WWN, Bytes: d.Info.Bytes, Rotational: d.Info.Rotational,
-			Transport: d.Info.Transport,
+			Name: d.Info.Path, Model: d.Info.Model, Serial: d.Info.Serial, WWN: d.Info.WWN, Bytes: d.Info.Bytes,
+			Rotational: d.Info.Rotational, Transport: d.Info.Transport,
 		})
 	}
 	return f

@@ -108,7 +108,8 @@ func (b *boot) runRamdisk(script netboot.Boot) {
 	var token string
 	var err error
 	for range tokenTries {
-		if token, err = netboot.FetchToken(b.ctx, m.site.config.HTTP, script, macs, m.spec.UUID); fault.CodeOf(err) != fault.Unavailable {
+		token, err = netboot.FetchToken(b.ctx, m.site.config.HTTP, script, macs, m.spec.UUID)
+		if fault.CodeOf(err) != fault.Unavailable {
 			break
 		}
 		if m.site.config.Clock.Sleep(b.ctx, tokenPause) != nil {

@@ -38,8 +38,8 @@ func OSImage(size int, name string) []byte {
 	n := copy(image[nameAt:], magic)
 	image[nameAt+n] = byte(len(name))
 	copy(image[nameAt+n+1:], name)
-	content := rand.NewChaCha8(sha256.Sum256([]byte("content of " + name))) //nolint:gosec // filling, not a secret
-	_, _ = content.Read(image[contentAt:])                                  // it never fails
+	content := rand.NewChaCha8(sha256.Sum256([]byte("content of " + name)))
+	_, _ = content.Read(image[contentAt:]) // it never fails
 	return image
 }
 
@@ -126,7 +126,7 @@ func (s onDisk) Save(id agent.Identity) error {
 		return fault.New(fault.Internal, "an identity of %d bytes has no room", len(text))
 	}
 	sum := sha256.Sum256(text)
-	b := binary.BigEndian.AppendUint32(nil, uint32(len(text))) //nolint:gosec // bounded above
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(text)))
 	b = append(append(b, sum[:]...), text...)
 	if _, err := s.d.WriteAt(b, identityAt); err != nil {
 		return err

@@ -246,7 +246,7 @@ func (p *plane) poll(ctx context.Context, m *member) (any, error) {
 		return ok
 	})
 	if err != nil {
-		return answer, nil //nolint:nilerr // there is nothing to do: no error
+		return answer, nil // nothing to do is no error
 	}
 	return answer, nil
 }

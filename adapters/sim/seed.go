@@ -66,7 +66,8 @@ func (c *Config) fill(i int) MachineSpec {
 		for n := range 2 {
 			h := draw(c.Seed, m.Name, "mac")
 			// 02 in the first octet would mark it as made up; 00:16:3e is a prefix for virtual machines.
-			m.NICs = append(m.NICs, node.NIC{Name: fmt.Sprintf("eth%d", n), MAC: fmt.Sprintf("00:16:3e:%02x:%02x:%02x", h[0], h[1], h[2]&0xfe|byte(n))})
+			mac := fmt.Sprintf("00:16:3e:%02x:%02x:%02x", h[0], h[1], h[2]&0xfe|byte(n))
+			m.NICs = append(m.NICs, node.NIC{Name: fmt.Sprintf("eth%d", n), MAC: mac})
 		}
 	}
 	if m.UUID == "" {
@@ -97,13 +98,15 @@ func (c *Config) disks(machine string) []DiskSpec {
 	return []DiskSpec{
 		{
 			Info: disk.Info{Transport: "nvme", Disk: node.Disk{
-				Path: "/dev/nvme0n1", Model: "SIM-NVME-1", Serial: serial("0"), WWN: "eui." + drawHex(c.Seed, 16, machine, "wwn", "0"), Bytes: c.DiskBytes,
+				Path: "/dev/nvme0n1", Model: "SIM-NVME-1", Serial: serial("0"),
+				WWN: "eui." + drawHex(c.Seed, 16, machine, "wwn", "0"), Bytes: c.DiskBytes,
 			}},
 			Means: disk.Means{Discard: true, DiscardsToZero: true, SecureErase: true, CryptoErase: true},
 		},
 		{
 			Info: disk.Info{Transport: "sata", Rotational: true, Disk: node.Disk{
-				Path: "/dev/sda", Model: "SIM-HDD-2", Serial: serial("1"), WWN: "0x5" + drawHex(c.Seed, 15, machine, "wwn", "1"), Bytes: 2 * c.DiskBytes,
+				Path: "/dev/sda", Model: "SIM-HDD-2", Serial: serial("1"),
+				WWN: "0x5" + drawHex(c.Seed, 15, machine, "wwn", "1"), Bytes: 2 * c.DiskBytes,
 			}},
 		},
 	}

@@ -54,7 +54,8 @@ func (c *control) list() *cobra.Command {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			_, _ = fmt.Fprintln(w, "MACHINE\tPERSONALITY\tPOWER\tRUNS\tBOOT\tBMC")
 			for _, m := range list {
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Personality, m.View.Power, runs(m.View), m.View.Boot.Target, m.BMC.Address)
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Personality, m.View.Power, runs(m.View),
+					m.View.Boot.Target, m.BMC.Address)
 			}
 			return w.Flush()
 		},
@@ -74,7 +75,8 @@ func runs(v sim.View) string {
 
 func (c *control) show() *cobra.Command {
 	return &cobra.Command{
-		Use: "show MACHINE", Short: "Show one machine with its disks and console", Long: "show tells everything about one machine.\n" + exitStatus,
+		Use: "show MACHINE", Short: "Show one machine with its disks and console",
+		Long:    "show tells everything about one machine.\n" + exitStatus,
 		Example: "  metalsim ctl show machine-3", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var d sim.Detail
@@ -82,12 +84,13 @@ func (c *control) show() *cobra.Command {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			_, _ = fmt.Fprintf(out, "%s  %s  power %s  runs %s\n%s  serial %s  uuid %s\n\n", d.Name, d.Personality, d.View.Power, runs(d.View),
-				d.BMC.Address, d.Serial, d.UUID)
+			_, _ = fmt.Fprintf(out, "%s  %s  power %s  runs %s\n%s  serial %s  uuid %s\n\n", d.Name, d.Personality, d.View.Power,
+				runs(d.View), d.BMC.Address, d.Serial, d.UUID)
 			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 			_, _ = fmt.Fprintln(w, "DISK\tPATH\tMODEL\tSERIAL\tBYTES\tNOT ZERO\tOS")
 			for i, disk := range d.Disks {
-				_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%d\t%s\n", i, disk.Path, disk.Model, disk.Serial, disk.Bytes, disk.Allocated, disk.OS)
+				_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%d\t%s\n", i, disk.Path, disk.Model, disk.Serial, disk.Bytes,
+					disk.Allocated, disk.OS)
 			}
 			_, _ = fmt.Fprintln(w)
 			for _, e := range d.Console {
@@ -101,10 +104,12 @@ func (c *control) show() *cobra.Command {
 func (c *control) disk() *cobra.Command {
 	var offset, length int64
 	cmd := &cobra.Command{
-		Use: "disk MACHINE NUMBER", Short: "Show bytes of a disk", Long: "disk shows what a disk holds, in hexadecimal, as if it had been taken out.\n" + exitStatus,
+		Use: "disk MACHINE NUMBER", Short: "Show bytes of a disk",
+		Long:    "disk shows what a disk holds, in hexadecimal, as if it had been taken out.\n" + exitStatus,
 		Example: "  metalsim ctl disk machine-3 0 --length 64", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := fmt.Sprintf("/machines/%s/disks/%s?offset=%d&length=%d", url.PathEscape(args[0]), url.PathEscape(args[1]), offset, length)
+			path := fmt.Sprintf("/machines/%s/disks/%s?offset=%d&length=%d", url.PathEscape(args[0]), url.PathEscape(args[1]),
+				offset, length)
 			var b []byte
 			if err := c.ask(cmd.Context(), http.MethodGet, path, nil, &b); err != nil {
 				return err
@@ -121,7 +126,8 @@ func (c *control) disk() *cobra.Command {
 func (c *control) reset() *cobra.Command {
 	return &cobra.Command{
 		Use: "reset MACHINE TYPE", Short: "Press a machine's buttons",
-		Long:    "reset does what a Redfish reset type says: On, ForceOff, GracefulShutdown, ForceRestart, GracefulRestart, PowerCycle, PushPowerButton.\n" + exitStatus,
+		Long: "reset does what a Redfish reset type says: On, ForceOff, GracefulShutdown, ForceRestart, GracefulRestart,\n" +
+			"PowerCycle, PushPowerButton.\n" + exitStatus,
 		Example: "  metalsim ctl reset machine-3 ForceOff", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var v sim.View

@@ -18,7 +18,7 @@ func readFaults(file string) ([]sim.Fault, error) {
 	if file == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(file) //nolint:gosec // the operator names it
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fault.Wrap(err, fault.InvalidConfig, "can't read %s: %v", file, err).WithRemedy("name a file that can be read")
 	}

@@ -33,7 +33,8 @@ func prepareImages(dir string) ([]image, error) {
 	}
 	for _, name := range []string{"simos-1", "simos-2"} {
 		if err := os.WriteFile(filepath.Join(dir, name+".raw"), sim.OSImage(imageBytes, name), 0o600); err != nil {
-			return nil, fault.Wrap(err, fault.InvalidConfig, "can't write to %s: %v", dir, err).WithRemedy("name a directory that can be written")
+			return nil, fault.Wrap(err, fault.InvalidConfig, "can't write to %s: %v", dir, err).
+				WithRemedy("name a directory that can be written")
 		}
 	}
 	return listImages(dir)
@@ -59,7 +60,7 @@ func listImages(dir string) ([]image, error) {
 }
 
 func digestOf(file string) (string, int64, error) {
-	f, err := os.Open(file) //nolint:gosec // in the directory that the operator names
+	f, err := os.Open(file)
 	if err != nil {
 		return "", 0, err
 	}

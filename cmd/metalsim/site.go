@@ -61,9 +61,11 @@ Nothing outside of this process is changed or destroyed.` + "\n" + exitStatus,
 	f, c := cmd.Flags(), &o.config
 	f.IntVar(&c.Count, "machines", 3, "how many machines")
 	f.Uint64Var(&c.Seed, "seed", 1, "what everything follows from")
-	f.StringVar(&c.Listen, "listen", "127.0.0.1:0", "host:port of the first controller; the next ones count up; port 0 takes free ones")
+	f.StringVar(&c.Listen, "listen", "127.0.0.1:0",
+		"host:port of the first controller; the next ones count up; port 0 takes free ones")
 	f.StringVar(&c.BootURL, "boot-url", "", "the boot server that the machines' network boot asks, such as http://127.0.0.1:8081")
-	f.StringSliceVar(&o.personalities, "personalities", nil, "how the controllers behave, in turn: standard, dell, hpe, supermicro, ami (default all)")
+	f.StringSliceVar(&o.personalities, "personalities", nil,
+		"how the controllers behave, in turn: standard, dell, hpe, supermicro, ami (default all)")
 	f.DurationVar(&c.Delays.POST, "post", 0, "how long the self-test takes")
 	f.DurationVar(&c.Delays.Boot, "boot", 0, "how long an OS takes until its agent runs")
 	f.DurationVar(&c.Delays.Shutdown, "shutdown", 0, "how long a shutdown in order takes")
@@ -149,7 +151,9 @@ func (o options) services(ctx context.Context, out io.Writer, site *sim.Site) (s
 	if o.control != "" {
 		host, _, err := net.SplitHostPort(o.control)
 		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-			return servers, fault.Invalid(fault.Issue{Path: "--control", Message: "is not a loopback address with a port, such as 127.0.0.1:6480"})
+			return servers, fault.Invalid(fault.Issue{
+				Path: "--control", Message: "is not a loopback address with a port, such as 127.0.0.1:6480",
+			})
 		}
 		server, at, err := serve(ctx, o.control, site.Control())
 		if err != nil {
@@ -164,7 +168,8 @@ func (o options) services(ctx context.Context, out io.Writer, site *sim.Site) (s
 func serve(ctx context.Context, address string, handler http.Handler) (*http.Server, string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, "", fault.Wrap(err, fault.InvalidConfig, "can't listen on %s: %v", address, err).WithRemedy("choose another address")
+		return nil, "", fault.Wrap(err, fault.InvalidConfig, "can't listen on %s: %v", address, err).
+			WithRemedy("choose another address")
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() {

@@ -137,9 +137,10 @@ func (s *Service) addAdapters() {
 		function, port := at+"/NetworkDeviceFunctions/"+n.Name, at+"/Ports/"+n.Name
 		functions, ports = append(functions, function), append(ports, port)
 		s.fixed(function, doc{
-			"@odata.type": "#NetworkDeviceFunction.v1_5_0.NetworkDeviceFunction", "Id": n.Name, "Name": n.Name, "NetDevFuncType": "Ethernet",
-			"Ethernet": doc{"MACAddress": s.mac(n.MAC), "PermanentMACAddress": s.mac(n.MAC), "MTUSize": 1500},
-			"Links":    doc{"PhysicalPortAssignment": s.link(port)},
+			"@odata.type": "#NetworkDeviceFunction.v1_5_0.NetworkDeviceFunction", "Id": n.Name, "Name": n.Name,
+			"NetDevFuncType": "Ethernet",
+			"Ethernet":       doc{"MACAddress": s.mac(n.MAC), "PermanentMACAddress": s.mac(n.MAC), "MTUSize": 1500},
+			"Links":          doc{"PhysicalPortAssignment": s.link(port)},
 		})
 		s.fixed(port, doc{
 			"@odata.type": "#Port.v1_3_0.Port", "Id": n.Name, "Name": n.Name, "PortProtocol": "Ethernet", "LinkStatus": "LinkDown",

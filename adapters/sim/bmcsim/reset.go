@@ -16,7 +16,8 @@ func (s *Service) reset(c call) answer {
 		return refuse(http.StatusBadRequest, "ActionParameterMissing", "ResetType is missing.", "ComputerSystem.Reset", "ResetType")
 	}
 	if !slices.Contains(s.p.resets, body.ResetType) {
-		return refuse(http.StatusBadRequest, "ActionParameterNotSupported", "The reset type is not supported.", string(body.ResetType), "ResetType")
+		return refuse(http.StatusBadRequest, "ActionParameterNotSupported", "The reset type is not supported.",
+			string(body.ResetType), "ResetType")
 	}
 	if a := s.already(body.ResetType); a.status != 0 {
 		return a

@@ -13,7 +13,9 @@ func (s *Service) addSensors() {
 				{"Name": "Inlet Temp", "ReadingCelsius": 22, "Status": doc{"State": "Enabled", "Health": "OK"}},
 				{"Name": "CPU1 Temp", "ReadingCelsius": whenOn(state, 48), "Status": doc{"State": "Enabled", "Health": "OK"}},
 			},
-			"Fans": []doc{{"Name": "Fan 1", "Reading": whenOn(state, 5400), "ReadingUnits": "RPM", "Status": doc{"State": "Enabled", "Health": "OK"}}},
+			"Fans": []doc{{
+				"Name": "Fan 1", "Reading": whenOn(state, 5400), "ReadingUnits": "RPM", "Status": doc{"State": "Enabled", "Health": "OK"},
+			}},
 		}
 	}})
 	s.add(s.chas+"/Power", &resource{doc: func(state State) doc {

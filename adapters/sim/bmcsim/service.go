@@ -123,7 +123,8 @@ func (s *Service) handle(r *http.Request) answer {
 		return refuse(http.StatusNotFound, "ResourceMissingAtURI", "The resource at the URI was not found.", r.URL.Path)
 	}
 	if res.hostOnly && !s.board.State().On {
-		return refuse(http.StatusServiceUnavailable, "ServiceTemporarilyUnavailable", "Retry in 30 seconds.", "30").with("Retry-After", "30")
+		return refuse(http.StatusServiceUnavailable, "ServiceTemporarilyUnavailable", "Retry in 30 seconds.", "30").
+			with("Retry-After", "30")
 	}
 	return s.dispatch(res, c)
 }

@@ -50,7 +50,8 @@ func (s *Service) login(r *http.Request) (string, answer) {
 	}
 	user, password, ok := r.BasicAuth()
 	if !ok {
-		return "", refuse(http.StatusUnauthorized, "NoValidSession", "There is no valid session.").with("WWW-Authenticate", `Basic realm="Redfish"`)
+		return "", refuse(http.StatusUnauthorized, "NoValidSession", "There is no valid session.").
+			with("WWW-Authenticate", `Basic realm="Redfish"`)
 	}
 	return "", s.credentials(user, password, now)
 }

@@ -144,7 +144,8 @@ func (s *Service) patchSystem(c call) answer {
 	s.board.SetBoot(boot)
 	if s.p.jobs {
 		s.addJob("Set one-time boot", state.Boots)
-		return reply(http.StatusOK, doc{"@Message.ExtendedInfo": []doc{message("Base.1.13.Success", "The request completed successfully.")}})
+		done := message("Base.1.13.Success", "The request completed successfully.")
+		return reply(http.StatusOK, doc{"@Message.ExtendedInfo": []doc{done}})
 	}
 	return empty()
 }
