@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -18,6 +19,7 @@ type Server struct {
 	Gateway string // where the ramdisk's agent joins
 	CA      string // SHA-256 of the CA's certificate
 	URL     string // of this server, as machines reach it
+	Files   fs.FS  // kernels and ramdisks that entries name without a URL; nil: none
 	Logger  *slog.Logger
 }
 
@@ -40,12 +42,25 @@ type TokenAnswer struct {
 	Token string `json:"token"`
 }
 
-// Handler serves GET /boot/{mac} and POST /boot/token.
+// Handler serves GET /boot/{mac}, POST /boot/token and GET /files/{name}.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathScript+"{mac}", s.script)
 	mux.HandleFunc("POST "+pathToken, s.token)
+	if s.Files != nil {
+		mux.HandleFunc("GET "+pathFiles+"{name...}", s.file)
+	}
 	return mux
+}
+
+// file serves one file, and no list of what there is.
+func (s *Server) file(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if info, err := fs.Stat(s.Files, name); err != nil || !info.Mode().IsRegular() {
+		refuse(w, fault.New(fault.NotFound, "there is no such file"))
+		return
+	}
+	http.ServeFileFS(w, r, s.Files, name)
 }
 
 func (s *Server) script(w http.ResponseWriter, r *http.Request) {
