@@ -23,6 +23,7 @@ type Config struct {
 	Delays        Delays
 	Personalities []bmcsim.Name // in turn; default every one
 	DiskBytes     int64         // of each disk of a machine that is not spelled out; default 64 MiB
+	DiskDir       string        // keeps disks in files there, from one run to the next; empty: in memory
 	FetchKernel   bool          // a machine that boots from the network fetches kernel and ramdisk, and fails without
 	Version       string        // that the agents tell
 

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 
 	"github.com/better-compute/metal/adapters/disk"
@@ -13,14 +14,32 @@ var errPowerLost = errors.New("the machine has lost power")
 
 // drive is one disk of a machine, with its faults.
 type drive struct {
-	*disk.Memory
+	medium
 
 	mu      sync.Mutex
 	garbage bool // what is read is not what was written
 	faults  disk.Faults
 }
 
-func newDrive(d DiskSpec) *drive { return &drive{Memory: disk.NewMemory(d.Info, d.Means)} }
+// newDrive keeps a disk's bytes in a file of a directory, or in memory where there is no directory.
+func newDrive(dir, machine string, number int, d DiskSpec) (*drive, error) {
+	if dir == "" {
+		return &drive{medium: disk.NewMemory(d.Info, d.Means)}, nil
+	}
+	file, err := openFileDisk(dir, machine, number, d)
+	if err != nil {
+		return nil, err
+	}
+	return &drive{medium: file}, nil
+}
+
+// close ends the use of a file.
+func (d *drive) close() error {
+	if c, ok := d.medium.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
 
 func (d *drive) isGarbage() bool {
 	d.mu.Lock()
@@ -59,7 +78,7 @@ type port struct {
 
 func (p port) ReadAt(b []byte, offset int64) (n int, err error) {
 	broken := p.on.with(func() error {
-		n, err = p.Memory.ReadAt(b, offset)
+		n, err = p.medium.ReadAt(b, offset)
 		return nil
 	})
 	if broken != nil {
@@ -75,7 +94,7 @@ func (p port) ReadAt(b []byte, offset int64) (n int, err error) {
 
 func (p port) WriteAt(b []byte, offset int64) (n int, err error) {
 	if broken := p.on.with(func() error {
-		n, err = p.Memory.WriteAt(b, offset)
+		n, err = p.medium.WriteAt(b, offset)
 		return nil
 	}); broken != nil {
 		return 0, broken
@@ -84,25 +103,25 @@ func (p port) WriteAt(b []byte, offset int64) (n int, err error) {
 }
 
 func (p port) WriteZeroes(ctx context.Context, offset, length int64) error {
-	return p.on.with(func() error { return p.Memory.WriteZeroes(ctx, offset, length) })
+	return p.on.with(func() error { return p.medium.WriteZeroes(ctx, offset, length) })
 }
 
 func (p port) Sync(ctx context.Context) error {
-	return p.on.with(func() error { return p.Memory.Sync(ctx) })
+	return p.on.with(func() error { return p.medium.Sync(ctx) })
 }
 
 func (p port) Discard(ctx context.Context, offset, length int64) (zeroes bool, err error) {
 	broken := p.on.with(func() error {
-		zeroes, err = p.Memory.Discard(ctx, offset, length)
+		zeroes, err = p.medium.Discard(ctx, offset, length)
 		return nil
 	})
 	return zeroes, errors.Join(broken, err)
 }
 
 func (p port) SecureErase(ctx context.Context, progress disk.Progress) error {
-	return p.on.with(func() error { return p.Memory.SecureErase(ctx, progress) })
+	return p.on.with(func() error { return p.medium.SecureErase(ctx, progress) })
 }
 
 func (p port) CryptoErase(ctx context.Context, progress disk.Progress) error {
-	return p.on.with(func() error { return p.Memory.CryptoErase(ctx, progress) })
+	return p.on.with(func() error { return p.medium.CryptoErase(ctx, progress) })
 }

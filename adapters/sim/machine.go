@@ -107,14 +107,18 @@ func (m *Machine) BMCSessions() (open, most int) { return m.service.Sessions() }
 func (m *Machine) BMCRequests() int { return m.rules.Requests() }
 
 // newMachine makes a machine that is off, its controller not yet serving.
-func newMachine(site *Site, spec MachineSpec) *Machine {
+func newMachine(site *Site, spec MachineSpec) (*Machine, error) {
 	m := &Machine{site: site, spec: spec, changed: make(chan struct{})}
 	m.state.Boot = bmcsim.Boot{Enabled: "Disabled", Target: "None", Mode: "UEFI"}
 	m.rules = &bmcsim.Rules{Sleep: site.config.Clock.Sleep}
-	for _, d := range spec.Disks {
-		m.drives = append(m.drives, newDrive(d))
+	for i, d := range spec.Disks {
+		drive, err := newDrive(site.config.DiskDir, spec.Name, i, d)
+		if err != nil {
+			return m, err
+		}
+		m.drives = append(m.drives, drive)
 	}
-	return m
+	return m, nil
 }
 
 // Facts is what the controller tells about the machine.

@@ -26,6 +26,8 @@ type Site struct {
 	end  context.CancelCauseFunc
 	busy sync.WaitGroup
 
+	closing sync.Once
+
 	mu        sync.Mutex
 	bootURL   string
 	listeners []net.Listener
@@ -70,7 +72,11 @@ func (s *Site) addMachine(i int, spec MachineSpec) error {
 		return fault.Wrap(err, fault.InvalidConfig, "the controller of %s can't listen on %s", spec.Name, net.JoinHostPort(host, port))
 	}
 	s.listeners = append(s.listeners, listener)
-	m := newMachine(s, spec)
+	m, err := newMachine(s, spec)
+	s.machines = append(s.machines, m)
+	if err != nil {
+		return err
+	}
 	m.host = listener.Addr().String()
 	m.address = "https://" + m.host
 	certificate, fingerprint, err := certificate(s.config.Seed, spec.Name, host)
@@ -82,7 +88,6 @@ func (s *Site) addMachine(i int, spec MachineSpec) error {
 	if err != nil {
 		return err
 	}
-	s.machines = append(s.machines, m)
 	s.servers = append(s.servers, &http.Server{
 		Handler: m.service,
 		TLSConfig: &tls.Config{
@@ -142,8 +147,16 @@ func (s *Site) Close() error {
 		l.await()
 	}
 	s.busy.Wait()
+	var failed error
+	s.closing.Do(func() {
+		for _, m := range s.machines {
+			for _, d := range m.drives {
+				failed = errors.Join(failed, d.close())
+			}
+		}
+	})
 	s.config.HTTP.CloseIdleConnections()
-	return nil
+	return failed
 }
 
 // Machines lists the machines.

@@ -421,3 +421,69 @@ func small(t *testing.T) int {
 	}
 	return mib
 }
+
+func TestDisksInFilesOutliveTheSite(t *testing.T) {
+	dir := t.TempDir()
+	config := sim.Config{Count: 1, DiskDir: dir, Seed: 4}
+	m, runs, first := installed(t, config)
+	if err := first.o.State.Save(agent.Identity{AgentID: "agent_1"}); err != nil {
+		t.Fatal(err)
+	}
+	reset(t, m, bmcsim.ForceOff)
+	_ = runs
+
+	again, runs := site(t, config) // as after the first was killed
+	m = again.Machines()[0]
+	reset(t, m, bmcsim.On)
+	if id, ok, err := runs.next(t).o.State.Load(); !ok || err != nil || id.AgentID != "agent_1" {
+		t.Errorf("%+v %v %v", id, ok, err)
+	}
+	reset(t, m, bmcsim.ForceOff)
+	config.DiskBytes = 32 << 20
+	if s, err := sim.New(config); err == nil {
+		_ = s.Close()
+		t.Error("a disk of another size is taken")
+	}
+}
+
+// TestDisksAreAlike holds a disk in a file to what one in memory does.
+func TestDisksAreAlike(t *testing.T) {
+	quiet := func(float64, string) {}
+	ctx := t.Context()
+	var told [2]string
+	for i, dir := range []string{"", t.TempDir()} {
+		s, _ := site(t, sim.Config{DiskDir: dir, DiskBytes: 8 << 20})
+		m := s.Machines()[0]
+		note := func(what string, d disk.Device, err error) {
+			b := make([]byte, 8<<20)
+			n, readErr := d.ReadAt(b, 0)
+			told[i] += fmt.Sprintf("%s: %v; %d %v %x\n", what, err, n, readErr, sha256.Sum256(b))
+		}
+		for number := range 2 {
+			d := m.Disk(number)
+			_, err := d.WriteAt(bytes.Repeat([]byte("x"), 3<<20), 1000)
+			note("write", d, err)
+			_, err = d.WriteAt([]byte("12345678"), d.Info().Bytes-4)
+			note("write over the end", d, err)
+			_, err = d.ReadAt(make([]byte, 8), d.Info().Bytes-4)
+			note("read over the end", d, err)
+			zero, err := d.Discard(ctx, 4096, 1<<20)
+			note(fmt.Sprintf("discard %v", zero), d, err)
+			note("zero", d, d.(interface {
+				WriteZeroes(context.Context, int64, int64) error
+			}).WriteZeroes(ctx, 5000, 70000))
+			inject(t, m, sim.Fault{DeadDisk: &sim.DeadDisk{Disk: number, Mode: sim.EraseLies}})
+			note("erase, a lie", d, d.SecureErase(ctx, quiet))
+			inject(t, m, sim.Fault{Heal: true})
+			note("erase", d, d.SecureErase(ctx, quiet))
+			note("sync", d, d.Sync(ctx))
+			inject(t, m, sim.Fault{DeadDisk: &sim.DeadDisk{Disk: number, Mode: sim.WritesFail}})
+			_, err = d.WriteAt([]byte("x"), 0)
+			note("broken", d, err)
+			note("crypto", d, d.CryptoErase(ctx, quiet))
+		}
+	}
+	if d := cmp.Diff(told[0], told[1]); d != "" {
+		t.Error(d)
+	}
+}

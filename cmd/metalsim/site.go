@@ -51,7 +51,7 @@ Nothing outside of this process is changed or destroyed.` + "\n" + exitStatus,
 		Example: `  metalsim --machines 5
   metalsim --machines 200 --seed 7 --boot-url http://127.0.0.1:8081 --json machines.json
   metalsim --personalities dell,hpe --post 20s --boot 10s --faults faults.yaml
-  metalsim --images ./images`,
+  metalsim --images ./images --disk-dir ./disks --listen 127.0.0.1:7001`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -70,6 +70,7 @@ Nothing outside of this process is changed or destroyed.` + "\n" + exitStatus,
 	f.DurationVar(&c.Delays.Boot, "boot", 0, "how long an OS takes until its agent runs")
 	f.DurationVar(&c.Delays.Shutdown, "shutdown", 0, "how long a shutdown in order takes")
 	f.Int64Var(&c.DiskBytes, "disk-bytes", 64<<20, "size of each machine's first disk; the second is twice as large")
+	f.StringVar(&c.DiskDir, "disk-dir", "", "directory to keep the disks in, from one run to the next (default in memory)")
 	f.BoolVar(&c.FetchKernel, "fetch-kernel", false, "machines fetch kernel and ramdisk, and do not boot without")
 	f.StringVar(&o.faults, "faults", "", "YAML file with a list of faults to begin with")
 	f.StringVar(&o.images, "images", "", "directory of OS images to serve over HTTP; two are made there where it has none")
@@ -95,6 +96,11 @@ func runSite(cmd *cobra.Command, o options) error {
 	faults, err := readFaults(o.faults)
 	if err != nil {
 		return err
+	}
+	if o.config.DiskDir != "" {
+		if err := os.MkdirAll(o.config.DiskDir, 0o700); err != nil {
+			return fault.Wrap(err, fault.InvalidConfig, "can't make %s: %v", o.config.DiskDir, err).WithRemedy("name another directory")
+		}
 	}
 	site, err := sim.New(o.config)
 	if err != nil {
