@@ -11,6 +11,9 @@ import (
 	"github.com/better-compute/metal/domain/principal"
 )
 
+// AgentOutcome is what a verb did to an agent.
+type AgentOutcome = Outcome[agent.State]
+
 // AgentOf is the agent of a node: in the ramdisk and in the installed OS it is the same.
 func AgentOf(n id.Node) id.Agent { return agent.Of(n) }
 
@@ -89,13 +92,13 @@ func (s *Service) UseCertificate(ctx context.Context, call Call, a id.Agent, fin
 }
 
 // RevokeAgent takes an agent's certificates away. It can join again with a fresh token. Decided on the agent's site.
-func (s *Service) RevokeAgent(ctx context.Context, call Call, a id.Agent, reason string) (agent.State, error) {
+func (s *Service) RevokeAgent(ctx context.Context, call Call, a id.Agent, reason string) (AgentOutcome, error) {
 	who, err := s.Agent(ctx, a)
 	if err != nil {
-		return agent.State{}, err
+		return AgentOutcome{}, err
 	}
 	if err := s.auth.Allow(call.Actor, principal.TokensWrite, Resource{Kind: OnSite, Tenant: who.Tenant, Site: who.Site}); err != nil {
-		return agent.State{}, err
+		return AgentOutcome{}, err
 	}
 	return s.revoke(ctx, call, a, reason)
 }
@@ -115,13 +118,12 @@ func (s *Service) revokeAgentsOf(ctx context.Context, call Call, n id.Node) erro
 	return err
 }
 
-func (s *Service) revoke(ctx context.Context, call Call, a id.Agent, reason string) (agent.State, error) {
-	done, err := s.onAgent(ctx, call, a, agent.Revoke{Reason: reason, Now: s.clock()})
-	return done.State, err
+func (s *Service) revoke(ctx context.Context, call Call, a id.Agent, reason string) (AgentOutcome, error) {
+	return s.onAgent(ctx, call, a, agent.Revoke{Reason: reason, Now: s.clock()})
 }
 
 // onAgent applies a verb to an agent under a command of its own: agents say by themselves whether a repeat changes anything.
-func (s *Service) onAgent(ctx context.Context, call Call, a id.Agent, c agent.Command) (Outcome[agent.State], error) {
+func (s *Service) onAgent(ctx context.Context, call Call, a id.Agent, c agent.Command) (AgentOutcome, error) {
 	call.IfMatch, call.Command = nil, freshCommand()
 	return handle(ctx, s, call, request[agent.State, agent.Command, agent.Event]{
 		decider:   agent.Decider,

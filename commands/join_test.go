@@ -56,10 +56,10 @@ func TestATokenIsMintedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, same, err := w.over(w.log).MintJoinToken(ctx, call, discovery(n))
-	if err != nil || same != token || again.Token != minted.Token {
+	if err != nil || same != token || again.State.Token != minted.State.Token {
 		t.Errorf("again: %v", err)
 	}
-	events, err := w.log.Read(ctx, jointoken.StreamOf(minted.Token), 0)
+	events, err := w.log.Read(ctx, jointoken.StreamOf(minted.State.Token), 0)
 	if err != nil || len(events) != 1 || strings.Contains(string(events[0].Data), strings.Split(token, ".")[1]) {
 		t.Errorf("%d events, %v", len(events), err)
 	}
@@ -86,8 +86,8 @@ func TestATokenWorksOnce(t *testing.T) {
 	}{
 		"another machine":   {thief.facts(token, agent.RoleRamdisk, "02:00:00:00:00:99"), fault.Forbidden},
 		"another role":      {thief.facts(token, agent.RoleNode, "02:00:00:00:00:01"), fault.Forbidden},
-		"half of the token": {thief.facts(minted.Token.String(), agent.RoleRamdisk), fault.Unauthenticated},
-		"a guess":           {thief.facts(minted.Token.String()+".guess", agent.RoleRamdisk), fault.Unauthenticated},
+		"half of the token": {thief.facts(minted.State.Token.String(), agent.RoleRamdisk), fault.Unauthenticated},
+		"a guess":           {thief.facts(minted.State.Token.String()+".guess", agent.RoleRamdisk), fault.Unauthenticated},
 		"a token of nobody": {thief.facts(id.Of[id.JoinToken](fresh()).String()+".x", agent.RoleRamdisk), fault.Unauthenticated},
 		"nothing":           {thief.facts("", agent.RoleRamdisk), fault.Unauthenticated},
 	} {
@@ -106,7 +106,7 @@ func TestATokenWorksOnce(t *testing.T) {
 	if _, err := w.Join(ctx, system(), thief.facts(token, agent.RoleRamdisk, "02:00:00:00:00:01")); fault.CodeOf(err) != fault.Unauthenticated {
 		t.Errorf("another key with the same token: %v", err)
 	}
-	if after, err := w.JoinToken(ctx, minted.Token); err != nil || len(after.Uses) != 1 {
+	if after, err := w.JoinToken(ctx, minted.State.Token); err != nil || len(after.Uses) != 1 {
 		t.Errorf("%d uses, %v", len(after.Uses), err)
 	}
 }
@@ -218,7 +218,7 @@ func TestASitesAgentsAreOneEach(t *testing.T) {
 	if len(seen) != 2 {
 		t.Errorf("two machines are %d agents", len(seen))
 	}
-	if _, err := w.RevokeJoinToken(ctx, system(), minted.Token, "lost"); err != nil {
+	if _, err := w.RevokeJoinToken(ctx, system(), minted.State.Token, "lost"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,21 +17,24 @@ import (
 	"github.com/better-compute/metal/domain/site"
 )
 
+// JoinTokenOutcome is what a verb did to a join token.
+type JoinTokenOutcome = Outcome[jointoken.State]
+
 // MintJoinToken makes a token with which agents join: jtk_<26 characters>.<secret>. It is returned here and never again; the
 // log holds its SHA-256. Tenant, site and, for the roles that lead to a node, pool are taken from what the facts name; zero
 // MaxUses is one. Decided on the site, or on the pool. The same call.Command again gives the same token.
-func (s *Service) MintJoinToken(ctx context.Context, call Call, facts jointoken.Minted) (jointoken.State, string, error) {
+func (s *Service) MintJoinToken(ctx context.Context, call Call, facts jointoken.Minted) (JoinTokenOutcome, string, error) {
 	facts, on, err := s.placeToken(ctx, facts)
 	if err != nil {
-		return jointoken.State{}, "", err
+		return JoinTokenOutcome{}, "", err
 	}
 	if err := s.auth.Allow(call.Actor, principal.TokensWrite, on); err != nil {
-		return jointoken.State{}, "", err
+		return JoinTokenOutcome{}, "", err
 	}
 	var wrong issues
 	wrong.labels("body.labels", facts.Labels)
 	if err := wrong.err(); err != nil {
-		return jointoken.State{}, "", err
+		return JoinTokenOutcome{}, "", err
 	}
 	facts.Token = id.Of[id.JoinToken](call.Command)
 	secret := s.secrets.Mint(uuid.NewSHA1(call.Command, []byte("join-token")))
@@ -41,7 +44,7 @@ func (s *Service) MintJoinToken(ctx context.Context, call Call, facts jointoken.
 		facts.MaxUses = 1
 	}
 	done, err := s.onJoinToken(ctx, call, facts.Token, jointoken.Mint{Facts: facts, Now: s.clock()})
-	return done.State, token, err
+	return done, token, err
 }
 
 // placeToken finds where a token belongs, and what it is decided on.
@@ -73,17 +76,16 @@ func (s *Service) placeToken(ctx context.Context, facts jointoken.Minted) (joint
 }
 
 // RevokeJoinToken ends a token: nobody joins with it any more. Agents that have joined stay. Decided on its site or pool.
-func (s *Service) RevokeJoinToken(ctx context.Context, call Call, t id.JoinToken, reason string) (jointoken.State, error) {
+func (s *Service) RevokeJoinToken(ctx context.Context, call Call, t id.JoinToken, reason string) (JoinTokenOutcome, error) {
 	now, err := s.JoinToken(ctx, t)
 	if err != nil {
-		return jointoken.State{}, err
+		return JoinTokenOutcome{}, err
 	}
 	on := Resource{Kind: OnSite, Tenant: now.Tenant, Site: now.Site, Pool: now.Pool}
 	if err := s.auth.Allow(call.Actor, principal.TokensWrite, on); err != nil {
-		return jointoken.State{}, err
+		return JoinTokenOutcome{}, err
 	}
-	done, err := s.onJoinToken(ctx, call, t, jointoken.Revoke{Reason: reason})
-	return done.State, err
+	return s.onJoinToken(ctx, call, t, jointoken.Revoke{Reason: reason})
 }
 
 // JoinToken is a join token as its stream has it: who made it for what, and who has used it. Errors: NOT_FOUND.
@@ -116,7 +118,7 @@ func (s *Service) presented(ctx context.Context, token string) (jointoken.State,
 	return now, nil
 }
 
-func (s *Service) onJoinToken(ctx context.Context, call Call, t id.JoinToken, c jointoken.Command) (Outcome[jointoken.State], error) {
+func (s *Service) onJoinToken(ctx context.Context, call Call, t id.JoinToken, c jointoken.Command) (JoinTokenOutcome, error) {
 	return handle(ctx, s, call, request[jointoken.State, jointoken.Command, jointoken.Event]{
 		decider:   jointoken.Decider,
 		stream:    jointoken.StreamOf(t),

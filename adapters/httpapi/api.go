@@ -180,6 +180,8 @@ func (a *API) operations() {
 	a.siteOperations()
 	a.poolOperations()
 	a.workflowOperations()
+	a.agentOperations()
+	a.joinTokenOperations()
 	a.principalOperations()
 	a.feed()
 	a.findings()

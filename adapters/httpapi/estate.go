@@ -73,7 +73,11 @@ func singleIn[T, C any](ctx context.Context, a *API, model string, f Fresh, read
 		return nil, readFault(err)
 	}
 	body, err := encode(as(found))
-	return &answer{ETag: etag(version(found)), Position: reached.String(), Body: body}, err
+	out := &answer{Position: reached.String(), Body: body}
+	if v := version(found); v > 0 {
+		out.ETag = etag(v)
+	}
+	return out, err
 }
 
 func (a *API) tenantOperations() {

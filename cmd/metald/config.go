@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -24,6 +25,12 @@ type config struct {
 	masterKeyFile  string
 	adminTokenFile string
 	policies       string
+	gatewayListen  string
+	gatewayURL     string
+	gatewayNames   []string
+	kernel         string
+	initrd         string
+	kernelArgs     []string
 	logLevel       string
 	logFormat      string
 	drain          time.Duration
@@ -47,13 +54,20 @@ func (c *config) bindMasterKey(flags *pflag.FlagSet) {
 			"or METAL_MASTER_KEY holds the key, or systemd's credential metal-master-key")
 }
 
-func (c *config) bindServer(flags *pflag.FlagSet, listen string) {
+func (c *config) bindServer(flags *pflag.FlagSet, listen, gateway string) {
 	flags.StringVar(&c.listen, "listen", listen, "address and port of the HTTP API")
+	flags.StringVar(&c.gatewayListen, "gateway-listen", gateway, "address and port at which agents reach the control plane, over TLS of its own")
+	flags.StringVar(&c.gatewayURL, "gateway-url", "", "URL of the gateway as agents are told it, https://…; left out: the address it listens on")
+	flags.StringSliceVar(&c.gatewayNames, "gateway-name", nil,
+		"further DNS name or IP address of the gateway's certificate; repeat for more")
+	flags.StringVar(&c.kernel, "ramdisk-kernel", "ramdisk/vmlinuz", "kernel that machines boot from the network: a URL, or a name in their site's cache")
+	flags.StringVar(&c.initrd, "ramdisk-initrd", "ramdisk/initrd.img", "its initial ramdisk")
+	flags.StringSliceVar(&c.kernelArgs, "ramdisk-arg", nil, "further kernel argument, such as console=ttyS0; repeat for more")
 	flags.DurationVar(&c.drain, "drain", 10*time.Second, "how long requests may take to finish when it is stopped")
 }
 
 func (c *config) bindServe(flags *pflag.FlagSet) {
-	c.bindServer(flags, ":8443")
+	c.bindServer(flags, ":8443", ":8444")
 	flags.StringVar(&c.tlsCert, "tls-cert", "", "file with the certificate chain of the HTTP API, PEM")
 	flags.StringVar(&c.tlsKey, "tls-key", "", "file with its private key, PEM")
 	flags.BoolVar(&c.insecureHTTP, "insecure-http", false, "serve HTTP without TLS, behind a proxy that terminates it")
@@ -98,6 +112,12 @@ func (c *config) check(w *issues, serving bool) {
 func (c *config) checkServer(w *issues) {
 	if _, port, err := net.SplitHostPort(c.listen); err != nil || port == "" {
 		w.option("listen", "host:port, such as :8443 or 127.0.0.1:8080")
+	}
+	if _, port, err := net.SplitHostPort(c.gatewayListen); err != nil || port == "" {
+		w.option("gateway-listen", "host:port, such as :8444")
+	}
+	if u, err := url.Parse(c.gatewayURL); c.gatewayURL != "" && (err != nil || u.Scheme != "https" || u.Hostname() == "") {
+		w.option("gateway-url", "https://host:port")
 	}
 	switch {
 	case c.insecureHTTP && (c.tlsCert != "" || c.tlsKey != ""):
@@ -150,6 +170,8 @@ func (c *config) plane(master postgres.MasterKey, token string) plane.Config {
 	return plane.Config{
 		Postgres: c.postgres, EventStore: c.eventstore, MasterKey: master, AdminToken: token,
 		Listen: c.listen, TLSCert: c.tlsCert, TLSKey: c.tlsKey, InsecureHTTP: c.insecureHTTP,
+		Gateway: plane.Gateway{Listen: c.gatewayListen, URL: c.gatewayURL, Names: c.gatewayNames},
+		Kernel:  c.kernel, Initrd: c.initrd, KernelArgs: c.kernelArgs,
 		Policies: c.policies, Drain: c.drain, Logger: c.logger(), Version: version(),
 	}
 }

@@ -50,7 +50,7 @@ The data directory holds:
 			return unlessStopped(cmd.Context(), dev(cmd.Context(), c, dir))
 		},
 	}
-	c.bindServer(cmd.Flags(), "127.0.0.1:8080")
+	c.bindServer(cmd.Flags(), "127.0.0.1:8080", "127.0.0.1:8444")
 	c.bindLog(cmd.Flags())
 	cmd.Flags().StringVar(&dir, "data-dir", defaultDataDir(), "directory for everything that is kept")
 	return describeOptions(cmd)
@@ -108,7 +108,7 @@ func dev(ctx context.Context, c config, dir string) (err error) {
 	}
 	return whileUp(ctx, private.Ended(), database+".log", func(ctx context.Context) error {
 		return plane.Run(ctx, c.plane(master, token), func(a plane.Addresses) {
-			fmt.Printf(devBanner, a.API, token, filepath.Join(dir, "admin-token"), dir)
+			fmt.Printf(devBanner, a.API, token, filepath.Join(dir, "admin-token"), dir, a.Gateway, a.CASHA256)
 		})
 	})
 }
@@ -150,6 +150,7 @@ const devBanner = `metald dev is up.
   address  %[1]s   (documentation at %[1]s/docs)
   token    %[2]s
            kept in %[3]s
+  agents   %[5]s, authority %[6]s
   data     %[4]s
 
 Try:

@@ -48,7 +48,7 @@ func TestDevWithoutItsKey(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "postgres"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := runs(t, "dev", "--data-dir", dir, "--listen", "127.0.0.1:0")
+	code, _, stderr := runs(t, "dev", "--data-dir", dir, "--listen", "127.0.0.1:0", "--gateway-listen", "127.0.0.1:0")
 	key := filepath.Join(dir, "master-key")
 	if code != exitBadConfig {
 		t.Errorf("exit code %d", code)
@@ -62,7 +62,7 @@ func TestDevWithoutItsKey(t *testing.T) {
 // A control plane whose database is killed ends and says why; the next start finds what there was.
 func TestDevEndsWithItsDatabase(t *testing.T) {
 	dir := publicDirectory(t)
-	args := []string{"dev", "--data-dir", dir, "--listen", "127.0.0.1:0", "--drain", "1s"}
+	args := []string{"dev", "--data-dir", dir, "--listen", "127.0.0.1:0", "--gateway-listen", "127.0.0.1:0", "--drain", "1s"}
 	type result struct {
 		code   int
 		stderr string

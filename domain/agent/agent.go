@@ -73,8 +73,9 @@ type State struct {
 	Name   string    `json:"name,omitempty"`
 	Claims Claims    `json:"claims,omitzero"`
 
-	Version string `json:"version,omitempty"`
-	BootID  string `json:"bootId,omitempty"` // of the newest session; empty: there was none
+	Version   string    `json:"version,omitempty"`
+	BootID    string    `json:"bootId,omitempty"`   // of the newest session; empty: there was none
+	SessionAt time.Time `json:"sessionAt,omitzero"` // when it was opened
 
 	Certificates []Certificate `json:"certificates"` // every one ever, in the order of issue
 	Current      []string      `json:"current"`      // fingerprints that authenticate; the one in use first

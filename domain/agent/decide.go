@@ -116,7 +116,7 @@ func openSession(s State, c OpenSession) ([]Event, error) {
 		return use(s, Use{Fingerprint: c.Fingerprint, Now: c.Now})
 	}
 	return []Event{SessionOpened{
-		Agent: s.ID, Node: s.Node, Role: c.Role, BootID: c.BootID, Version: c.Version, Fingerprint: c.Fingerprint,
+		Agent: s.ID, Node: s.Node, Role: c.Role, BootID: c.BootID, Version: c.Version, Fingerprint: c.Fingerprint, At: c.Now,
 	}}, nil
 }
 
@@ -162,7 +162,7 @@ func Evolve(s State, e Event) State {
 	case Used:
 		s.Current = []string{e.Fingerprint}
 	case SessionOpened:
-		s.Role, s.BootID, s.Version = e.Role, e.BootID, e.Version
+		s.Role, s.BootID, s.Version, s.SessionAt = e.Role, e.BootID, e.Version, e.At
 		if len(s.Current) == 0 || s.Current[0] != e.Fingerprint {
 			s.Current = []string{e.Fingerprint}
 		}

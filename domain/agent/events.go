@@ -54,12 +54,13 @@ type Used struct {
 
 // SessionOpened says that an agent runs, as another role or in another boot than before.
 type SessionOpened struct {
-	Agent       id.Agent `json:"agentId"`
-	Node        id.Node  `json:"nodeId,omitzero"`
-	Role        Role     `json:"role"`
-	BootID      string   `json:"bootId"`
-	Version     string   `json:"version,omitempty"`
-	Fingerprint string   `json:"fingerprint"` // of the certificate it was opened with
+	Agent       id.Agent  `json:"agentId"`
+	Node        id.Node   `json:"nodeId,omitzero"`
+	Role        Role      `json:"role"`
+	BootID      string    `json:"bootId"`
+	Version     string    `json:"version,omitempty"`
+	Fingerprint string    `json:"fingerprint"` // of the certificate it was opened with
+	At          time.Time `json:"at"`
 }
 
 // Revoked says that no certificate of the agent authenticates any more.

@@ -54,7 +54,7 @@ func (b *bench) startPlane(ctx context.Context, nodes int) (*plane, error) {
 		return nil, err
 	}
 	p := &plane{url: "http://" + port, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}}
-	p.cmd = exec.CommandContext(ctx, binary, "serve", "--insecure-http", "--listen", port, "--master-key-file", key,
+	p.cmd = exec.CommandContext(ctx, binary, "serve", "--insecure-http", "--listen", port, "--gateway-listen", "127.0.0.1:0", "--master-key-file", key,
 		"--admin-token-file", token, "--log-level", "warn")
 	p.cmd.Env = append(os.Environ(), "METAL_POSTGRES="+b.cluster.DSN(fmt.Sprintf("bench_%d", b.made)))
 	p.cmd.Stderr = &p.log

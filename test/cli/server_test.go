@@ -40,7 +40,7 @@ func serve(t *testing.T, programs string) *server {
 		t.Fatal(err)
 	}
 	s := &server{tokenFile: tokenFile, dsn: pgtest.DSN(t), out: newOutput()}
-	cmd := exec.Command(filepath.Join(programs, "metald"), "serve", "--insecure-http", "--listen", "127.0.0.1:0",
+	cmd := exec.Command(filepath.Join(programs, "metald"), "serve", "--insecure-http", "--listen", "127.0.0.1:0", "--gateway-listen", "127.0.0.1:0",
 		"--admin-token-file", tokenFile, "--postgres", s.dsn)
 	cmd.Env = append(os.Environ(), "METAL_MASTER_KEY="+plantedKey)
 	cmd.Stdout, cmd.Stderr = s.out, s.out

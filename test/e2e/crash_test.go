@@ -27,7 +27,7 @@ func TestKillNineLosesAndDoublesNothing(t *testing.T) {
 	const kills, workers = 6, 8
 	dir, address := dataDir(t), freePort(t)
 	run := func() *daemon {
-		return start(t, "http://"+address, nil, "dev", "--data-dir", dir, "--listen", address)
+		return start(t, "http://"+address, nil, "dev", "--data-dir", dir, "--listen", address, "--gateway-listen", "127.0.0.1:0")
 	}
 	d := run()
 	token := readToken(t, dir)

@@ -21,7 +21,7 @@ func TestServeOverAnEventStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d := start(t, "http://"+address, []string{"METAL_POSTGRES=" + pgtest.DSN(t)}, "serve", "--insecure-http",
+	d := start(t, "http://"+address, []string{"METAL_POSTGRES=" + pgtest.DSN(t)}, "serve", "--insecure-http", "--gateway-listen", "127.0.0.1:0",
 		"--listen", address, "--master-key-file", key, "--admin-token-file", token, "--eventstore", esdbtest.Start(t).URL())
 	c, ctx := dial(t, d.url, replicaToken, 5), context.Background()
 	n := enroll(t, c, estate(t, c).ID, "10.0.0.1")

@@ -43,7 +43,7 @@ func twoReplicas(t *testing.T) (a, b *client.Client, dsn string) {
 	for i := range clients { // together: they migrate and make the administrator at once
 		both.Go(func() {
 			address := freePort(t)
-			start(t, "http://"+address, []string{"METAL_POSTGRES=" + dsn}, "serve", "--insecure-http", "--listen", address,
+			start(t, "http://"+address, []string{"METAL_POSTGRES=" + dsn}, "serve", "--insecure-http", "--listen", address, "--gateway-listen", "127.0.0.1:0",
 				"--master-key-file", key, "--admin-token-file", token)
 			clients[i] = dial(t, "http://"+address, replicaToken, 5)
 		})

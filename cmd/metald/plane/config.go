@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/profile"
+	"github.com/better-compute/metal/processmanagers/steps"
 )
 
 // Config is everything that a control plane is told.
@@ -22,13 +26,41 @@ type Config struct {
 	TLSKey       string
 	InsecureHTTP bool // no TLS: a proxy terminates it
 
+	Gateway Gateway
+
+	// Kernel and Initrd are what machines boot from the network: URLs, or names in the cache of their site.
+	Kernel, Initrd string
+	KernelArgs     []string
+
+	HardwareProfiles map[string]commands.HardwareProfile
+	Extensions       Extensions
+
 	Policies string        // directory of Cedar policies that may only forbid; empty: none
 	Drain    time.Duration // how long requests may take to finish at the end
 	Logger   *slog.Logger
 	Version  string
 }
 
+// Gateway is where agents reach the control plane.
+type Gateway struct {
+	Listen string
+	URL    string   // as agents are told; empty: the address that it listens on
+	Names  []string // DNS names and IP addresses of its certificate, besides the one in URL
+}
+
+// Extensions is what a program adds to the product. A name that is taken is INVALID_CONFIG at the start.
+type Extensions struct {
+	Steps     []steps.Step
+	Profiles  []profile.Document
+	Kinds     []agentcommand.Kind
+	Templates map[string]steps.Template // of user data, by name
+	// Attestor replaces the check of signed results; nil: the node's signature is checked against its certificates.
+	Attestor commands.Attestor
+}
+
 // Addresses is where a control plane answers.
 type Addresses struct {
-	API string // URL of the HTTP API
+	API      string // URL of the HTTP API
+	Gateway  string // URL of the gateway
+	CASHA256 string // by which agents know it
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -12,9 +11,11 @@ import (
 	"github.com/better-compute/metal/adapters/bus"
 	"github.com/better-compute/metal/adapters/httpapi"
 	"github.com/better-compute/metal/adapters/metrics"
+	"github.com/better-compute/metal/adapters/pki"
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/processmanagers"
 	"github.com/better-compute/metal/projections"
 )
 
@@ -25,13 +26,19 @@ type plane struct {
 	runner   *projections.Runner
 	outcomes *postgres.Outcomes
 	secrets  *postgres.Secrets
+	presence *postgres.Presence
+	clock    *postgres.Clock
+	ca       *pki.CA
+	gateway  *gateway
+	wakeups  *postgres.Wakeups
+	workers  *processmanagers.Workers
 	bus      *bus.Bus
 	api      *httpapi.API
 	logger   *slog.Logger
 }
 
 // wire joins everything.
-func wire(c Config, s *Stores, secrets *postgres.Secrets) (*plane, error) {
+func wire(ctx context.Context, c Config, s *Stores, secrets *postgres.Secrets) (*plane, error) {
 	policies, err := ownPolicies(c.Policies)
 	if err != nil {
 		return nil, err
@@ -40,33 +47,68 @@ func wire(c Config, s *Stores, secrets *postgres.Secrets) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	meters := metrics.New()
-	log := meters.Store(s.Log)
-	p := &plane{stores: s, logger: c.Logger, secrets: secrets, outcomes: postgres.NewOutcomes(s.Pool, secrets)}
-	p.service = commands.New(log, authorizer, secrets, time.Now)
-	if p.runner, err = projections.NewRunner(s.Pool, log, ReadModels()...); err != nil {
+	kinds, err := c.Extensions.kinds()
+	if err != nil {
 		return nil, err
 	}
-	followers := make([]bus.Follower, 0, len(p.runner.Names()))
+	meters := metrics.New()
+	s.Log = meters.Store(s.Log)
+	p := &plane{
+		stores: s, logger: c.Logger, secrets: secrets, outcomes: postgres.NewOutcomes(s.Pool, secrets), presence: postgres.NewPresence(s.Pool),
+	}
+	if p.clock, err = postgres.NewClock(ctx, s.Pool); err != nil {
+		return nil, err
+	}
+	p.service = commands.New(s.Log, authorizer, secrets, p.clock.Now, kinds...)
+	catalog, err := p.learn(c, kinds)
+	if err != nil {
+		return nil, err
+	}
+	if p.ca, err = pki.Open(ctx, secrets, p.clock.Now); err != nil {
+		return nil, err
+	}
+	if p.runner, err = projections.NewRunner(s.Pool, s.Log, ReadModels()...); err != nil {
+		return nil, err
+	}
+	if p.gateway, err = p.openGateway(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := p.manage(c, catalog, p.gateway.url); err != nil {
+		return nil, err
+	}
+	return p, p.watch(c, authorizer, meters)
+}
+
+// watch makes what follows the log and what answers from it.
+func (p *plane) watch(c Config, authorizer commands.Authorizer, meters *metrics.Metrics) (err error) {
+	followers, positions := p.followers()
+	if p.bus, err = bus.New(p.stores.Log, followers, bus.Options{Logger: p.logger, Observe: meters.CaughtUp}); err != nil {
+		return err
+	}
+	seen := &observer{meters: meters}
+	p.api, err = httpapi.New(httpapi.Config{
+		Service: p.service, Authorizer: authorizer, Log: p.stores.Log, DB: p.stores.Pool, Waiter: p.runner, Projections: p.runner.Names(),
+		Outcomes: outcomes{p.outcomes}, Signer: p.secrets, SecretsReady: p.secrets.Check, Clock: p.clock.Now, Logger: p.logger,
+		Version: c.Version, Metrics: meters.Handler(), Observer: seen, RequestKey: p.secrets.RequestKey(),
+	})
+	meters.Watch(metrics.Sources{
+		Head: p.stores.Log.Head, Projections: positions, Subscribers: seen.following, Findings: p.findings,
+	})
+	return err
+}
+
+// followers are the read models and the wake-ups, each with a checkpoint of its own.
+func (p *plane) followers() ([]bus.Follower, map[string]func() event.Position) {
+	all := []bus.Follower{{Name: p.wakeups.Name(), Position: p.wakeups.Position, CatchUp: p.wakeups.CatchUp}}
 	positions := map[string]func() event.Position{}
 	for _, name := range p.runner.Names() {
 		positions[name] = func() event.Position { return p.runner.Position(name) }
-		followers = append(followers, bus.Follower{
+		all = append(all, bus.Follower{
 			Name: name, Position: positions[name],
 			CatchUp: func(ctx context.Context) error { return p.runner.CatchUp(ctx, name) },
 		})
 	}
-	if p.bus, err = bus.New(log, followers, bus.Options{Logger: c.Logger, Observe: meters.CaughtUp}); err != nil {
-		return nil, err
-	}
-	seen := &observer{meters: meters}
-	p.api, err = httpapi.New(httpapi.Config{
-		Service: p.service, Authorizer: authorizer, Log: log, DB: s.Pool, Waiter: p.runner, Projections: p.runner.Names(),
-		Outcomes: outcomes{p.outcomes}, Signer: secrets, SecretsReady: secrets.Check, Clock: time.Now, Logger: c.Logger, Version: c.Version,
-		Metrics: meters.Handler(), Observer: seen, RequestKey: secrets.RequestKey(),
-	})
-	meters.Watch(metrics.Sources{Head: log.Head, Projections: positions, Subscribers: seen.following, Findings: p.findings})
-	return p, err
+	return all, positions
 }
 
 func ownPolicies(dir string) ([]authz.File, error) {

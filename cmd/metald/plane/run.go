@@ -34,7 +34,7 @@ func Run(ctx context.Context, c Config, ready func(Addresses)) error {
 	if err != nil {
 		return err
 	}
-	p, err := wire(c, s, secrets)
+	p, err := wire(ctx, c, s, secrets)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,9 @@ func Run(ctx context.Context, c Config, ready func(Addresses)) error {
 	if err != nil {
 		return err
 	}
-	return p.serve(ctx, c, listener, administered, func() { ready(Addresses{API: address}) })
+	return p.serve(ctx, c, listener, administered, func() {
+		ready(Addresses{API: address, Gateway: p.gateway.url, CASHA256: p.ca.Fingerprint()})
+	})
 }
 
 // Free reports whether an address can be listened on.
@@ -114,6 +116,8 @@ func (p *plane) serve(ctx context.Context, c Config, listener net.Listener, afte
 	parts, failing := errgroup.WithContext(behind)
 	parts.Go(func() error { return p.bus.Run(failing) })
 	parts.Go(func() error { return p.api.Run(feeds) })
+	parts.Go(func() error { return p.clock.Run(failing) })
+	parts.Go(func() error { return p.workers.Run(failing) })
 	parts.Go(func() error { return p.housekeeping(failing) })
 	p.awaitPrincipals(ctx, after)
 	parts.Go(func() error {
@@ -122,6 +126,7 @@ func (p *plane) serve(ctx context.Context, c Config, listener net.Listener, afte
 		}
 		return nil
 	})
+	parts.Go(p.gateway.serve)
 	ready()
 	select {
 	case <-ctx.Done():
@@ -131,6 +136,9 @@ func (p *plane) serve(ctx context.Context, c Config, listener net.Listener, afte
 	stopFeeds()
 	draining, cancel := context.WithTimeout(behind, c.Drain)
 	defer cancel()
+	if err := p.gateway.shutdown(draining); err != nil {
+		p.logger.Warn("agents were cut off", "after", c.Drain)
+	}
 	if err := server.Shutdown(draining); err != nil {
 		p.logger.Warn("requests were cut off", "after", c.Drain)
 		_ = server.Close()

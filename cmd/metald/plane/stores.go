@@ -14,16 +14,23 @@ import (
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/projections"
+	"github.com/better-compute/metal/projections/agentqueue"
+	"github.com/better-compute/metal/projections/agents"
 	authzview "github.com/better-compute/metal/projections/authz"
 	"github.com/better-compute/metal/projections/doctor"
 	"github.com/better-compute/metal/projections/history"
+	"github.com/better-compute/metal/projections/images"
+	"github.com/better-compute/metal/projections/jointokens"
 	"github.com/better-compute/metal/projections/metalview"
 	"github.com/better-compute/metal/projections/workflowview"
 )
 
 // ReadModels is the one list of projections.
 func ReadModels() []projections.Projection {
-	return []projections.Projection{metalview.New(), authzview.New(), workflowview.New(), history.New(), doctor.New()}
+	return []projections.Projection{
+		metalview.New(), authzview.New(), agentqueue.New(), workflowview.New(), agents.New(), jointokens.New(), images.New(),
+		history.New(), doctor.New(),
+	}
 }
 
 // Stores is what everything that touches data opens.

@@ -1,0 +1,55 @@
+package plane
+
+import (
+	"context"
+
+	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/profile/builtin"
+	"github.com/better-compute/metal/processmanagers"
+	"github.com/better-compute/metal/processmanagers/provision"
+	"github.com/better-compute/metal/processmanagers/steps"
+	"github.com/better-compute/metal/processmanagers/workflow"
+)
+
+// kinds are the agent commands of the product and of the program that embeds it.
+func (x Extensions) kinds() ([]agentcommand.Kind, error) {
+	return agentcommand.Join(agentcommand.Kinds, x.Kinds)
+}
+
+// learn gives the write side its steps and profiles.
+func (p *plane) learn(c Config, kinds []agentcommand.Kind) (*steps.Catalog, error) {
+	catalog, err := steps.NewCatalog(kinds, steps.Shipped(), c.Extensions.Steps)
+	if err != nil {
+		return nil, err
+	}
+	shipped, err := builtin.Profiles()
+	if err != nil {
+		return nil, err
+	}
+	if c.Extensions.Attestor != nil {
+		p.service.VerifyWith(c.Extensions.Attestor)
+	}
+	return catalog, p.service.UseProfiles(catalog, append(shipped, c.Extensions.Profiles...), c.HardwareProfiles)
+}
+
+// manage makes the process managers, and the workers that run them.
+func (p *plane) manage(c Config, catalog *steps.Catalog, gateway string) error {
+	ports := steps.Ports{
+		Tokens:  stepTokens{service: p.service, clock: p.clock.Now},
+		Secrets: stepSecrets{p.secrets}, Images: stepImages{p.service},
+		Agents: stepAgents{service: p.service, db: p.stores.Pool}, Nodes: workflow.Nodes{Service: p.service},
+		Config: steps.Config{
+			GatewayURL: gateway, CASHA256: p.ca.Fingerprint(), Kernel: c.Kernel, Initrd: c.Initrd, KernelArgs: c.KernelArgs,
+			Templates: c.Extensions.Templates,
+		},
+	}
+	engine := workflow.New(p.service, catalog, ports, p.clock.Now, p.logger)
+	nodes := provision.New(p.service, catalog, ports, p.clock.Now, p.logger)
+	managers := []processmanagers.Manager{nodes.Manager(), engine.Manager()}
+	p.wakeups = postgres.NewWakeups(p.stores.Pool, p.stores.Log, managers...)
+	nodes.WakeEngine(func(ctx context.Context, key string) error { return p.wakeups.Wake(ctx, workflow.Name, key) })
+	workers, err := processmanagers.NewWorkers(p.wakeups, processmanagers.Options{Logger: p.logger}, managers...)
+	p.workers = workers
+	return err
+}

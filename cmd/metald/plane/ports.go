@@ -1,0 +1,101 @@
+package plane
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/domain/agent"
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/jointoken"
+	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/processmanagers/steps"
+	"github.com/better-compute/metal/projections"
+	"github.com/better-compute/metal/projections/agents"
+)
+
+// keyed derives an id from a step's key, so that a step that runs again finds what it made.
+func keyed(what, key string) uuid.UUID { return uuid.NewSHA1(stepKeys, []byte(what+":"+key)) }
+
+var stepKeys = uuid.MustParse("5b1d3a52-6a06-5c2c-a1ce-0e8f0f4b7f6d")
+
+// system is a verb of the control plane's own.
+func system(command uuid.UUID) commands.Call {
+	return commands.Call{Actor: commands.Actor{System: true}, Command: command}
+}
+
+// stepTokens mints join tokens for steps.
+type stepTokens struct {
+	service *commands.Service
+	clock   commands.Clock
+}
+
+// Mint implements steps.Tokens.
+func (s stepTokens) Mint(ctx context.Context, t steps.JoinToken) (id.JoinToken, string, error) {
+	minted, token, err := s.service.MintJoinToken(ctx, system(keyed("join-token", t.Key)), jointoken.Minted{
+		Role: jointoken.Role(t.Role), Tenant: t.Node.Tenant, Site: t.Node.Site, Node: t.Node.ID, Workflow: t.Workflow,
+		Expect:    jointoken.Expect{MACs: t.MACs, ProductUUID: t.UUID, Serial: t.Serial},
+		ExpiresAt: s.clock().Add(t.TTL), MaxUses: 1,
+	})
+	return minted.State.Token, token, err
+}
+
+// stepSecrets keeps what steps hand out.
+type stepSecrets struct{ store *postgres.Secrets }
+
+// Put implements steps.Secrets.
+func (s stepSecrets) Put(ctx context.Context, key string, value []byte) (node.SecretRef, error) {
+	return s.store.Put(ctx, keyed("secret", key), value)
+}
+
+// stepImages finds images for steps.
+type stepImages struct{ service *commands.Service }
+
+// Resolve implements steps.Images.
+func (s stepImages) Resolve(ctx context.Context, tenant id.Tenant, ref string) (steps.Image, error) {
+	found, err := s.service.ResolveImage(ctx, tenant, ref)
+	if err != nil {
+		return steps.Image{}, err
+	}
+	return steps.Image{
+		ID: found.Image, Name: found.Ref().String(), URL: found.URL, Digest: found.Digest, Format: string(found.Format),
+		Bytes: found.Bytes, Signature: found.Signature, Signer: found.SignerKey,
+	}, nil
+}
+
+// stepAgents tells steps which agents there are.
+type stepAgents struct {
+	service *commands.Service
+	db      projections.DB
+}
+
+// OfNode implements steps.Agents.
+func (s stepAgents) OfNode(ctx context.Context, n id.Node) (steps.Session, error) {
+	of := commands.AgentOf(n)
+	now, err := s.service.Agent(ctx, of)
+	if fault.CodeOf(err) == fault.NotFound {
+		return steps.Session{}, nil
+	}
+	if err != nil {
+		return steps.Session{}, err
+	}
+	session := steps.Session{Agent: of, Role: agentcommand.Role(now.Role), BootID: now.BootID, OpenedAt: now.SessionAt}
+	boot, role, connected, err := agents.Connected(ctx, s.db, of)
+	session.Connected = connected && boot == now.BootID && role == agent.Role(session.Role)
+	return session, err
+}
+
+// SiteConnected implements steps.Agents.
+func (s stepAgents) SiteConnected(ctx context.Context, at id.Site) (bool, error) {
+	connected, err := agents.SiteAgents(ctx, s.db, at)
+	return len(connected) > 0, err
+}
+
+// Revoke implements steps.Agents.
+func (s stepAgents) Revoke(ctx context.Context, n id.Node, _ string) error {
+	return s.service.RevokeAgentsOf(ctx, system(uuid.Nil), n)
+}
