@@ -125,12 +125,14 @@ func (c *conn) exchange(ctx context.Context, r request, t *ticket) (*answer, err
 	case t != nil:
 		headers["X-Auth-Token"] = t.token
 	}
-	got := &answer{}
+	got, began := &answer{}, time.Now()
 	fish := c.fish.WithContext(context.WithValue(ctx, note{}, got))
 	resp, err := fish.RunRawRequestWithHeaders(r.method, c.full(r.path), body, kind, headers)
 	if resp != nil {
 		_ = resp.Body.Close()
 	}
+	c.d.o.Logger.DebugContext(ctx, "redfish request", "host", c.key.address, "method", r.method, "path", r.path,
+		"status", got.status, "took", time.Since(began))
 	if got.status == 0 {
 		return nil, err
 	}

@@ -418,6 +418,24 @@ func TestNewSensors(t *testing.T) {
 	}
 }
 
+// TestAccelerators finds the GPUs of a baseboard that is a system of its own.
+func TestAccelerators(t *testing.T) {
+	s := newService(t)
+	const board = "/redfish/v1/Systems/HGX_Baseboard_0"
+	s.docs["/redfish/v1/Systems"] = group(board, systemPath)
+	s.docs[board] = document{"Id": "HGX_Baseboard_0", "Processors": ref(board + "/Processors")}
+	s.docs[board+"/Processors"] = group(board+"/Processors/GPU_1", board+"/Processors/GPU_2", board+"/Processors/CPU_1")
+	s.docs[board+"/Processors/GPU_1"] = document{"ProcessorType": "GPU", "Manufacturer": "NVIDIA", "Model": "G1"}
+	s.docs[board+"/Processors/GPU_2"] = document{"ProcessorType": "GPU", "Manufacturer": "NVIDIA", "Model": "G1"}
+	s.docs[board+"/Processors/CPU_1"] = document{"ProcessorType": "CPU", "TotalCores": 72}
+	got, err := s.open(t).Inspect(t.Context())
+	must(t, err)
+	gpu := node.Device{Class: "gpu", Vendor: "NVIDIA", Product: "G1"}
+	if diff := cmp.Diff([]node.Device{gpu, gpu}, got.Hardware.Devices); diff != "" || got.Hardware.Cores != 64 {
+		t.Errorf("%d cores, devices %s", got.Hardware.Cores, diff)
+	}
+}
+
 // TestTokenStaysHome is a service that redirects elsewhere: the token must not follow.
 func TestTokenStaysHome(t *testing.T) {
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

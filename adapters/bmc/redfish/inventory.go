@@ -24,6 +24,7 @@ const (
 type taking struct {
 	c     *conn
 	sys   document
+	path  string     // of the system
 	boxes []document // the chassis, once read
 	mu    sync.Mutex
 	notes []string
@@ -36,7 +37,7 @@ func (m *machine) Inspect(ctx context.Context) (bmc.Inventory, error) {
 	if err != nil {
 		return bmc.Inventory{}, err
 	}
-	t := &taking{c: m.c, sys: sys}
+	t := &taking{c: m.c, sys: sys, path: m.known().System}
 	t.inv.Sources = map[string]string{}
 	hw := &t.inv.Hardware
 	hw.Manufacturer, hw.Product = sys.label("Manufacturer"), sys.label("Model")
@@ -143,12 +144,11 @@ func (t *taking) processors(ctx context.Context) {
 			known = known && ok
 			cores += int64(n)
 		case schemas.GPUProcessorType, schemas.FPGAProcessorType, schemas.AcceleratorProcessorType, schemas.DSPProcessorType:
-			hw.Devices = append(hw.Devices, node.Device{
-				Class: strings.ToLower(string(kind)), Vendor: p.label("Manufacturer"), Product: p.label("Model"),
-			})
+			t.addDevice(p, kind)
 		default: // parts of processors
 		}
 	}
+	t.accelerators(ctx)
 	if summary := t.sys.whole("ProcessorSummary", "CoreCount"); summary > 0 && (cores == 0 || !known || s.missed) {
 		cores, s.found = summary, true
 	}
@@ -158,6 +158,40 @@ func (t *taking) processors(ctx context.Context) {
 	}
 	hw.Cores = int(min(cores, 1<<31-1))
 	t.inv.Sources["processors"] = s.String()
+}
+
+func (t *taking) addDevice(p document, kind schemas.ProcessorType) {
+	t.inv.Hardware.Devices = append(t.inv.Hardware.Devices, node.Device{
+		Class: strings.ToLower(string(kind)), Vendor: p.label("Manufacturer"), Product: p.label("Model"),
+	})
+}
+
+// accelerators are those on baseboards, which some controllers show as systems of their own beside the machine.
+func (t *taking) accelerators(ctx context.Context) {
+	links, err := t.c.list(ctx, t.c.known().Systems, true)
+	if err != nil || len(links) < 2 {
+		return
+	}
+	links = slices.DeleteFunc(links, func(l string) bool { return canonical(l) == canonical(t.path) })
+	for i, board := range t.readAll(ctx, links) {
+		var s source
+		switch {
+		case board == nil:
+			t.note("system " + lastName(links[i]) + " did not answer: its accelerators, if any, are not listed")
+			continue
+		case candidate{path: links[i], doc: board}.machineLike():
+			continue // another machine
+		}
+		for _, p := range t.collection(ctx, &s, board.link("Processors")) {
+			if kind := schemas.ProcessorType(p.text("ProcessorType")); kind == schemas.GPUProcessorType ||
+				kind == schemas.AcceleratorProcessorType || kind == schemas.FPGAProcessorType {
+				t.addDevice(p, kind)
+			}
+		}
+		if s.missed {
+			t.note("some processors of system " + lastName(links[i]) + " did not answer")
+		}
+	}
 }
 
 func (t *taking) memory(ctx context.Context) {

@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"path"
@@ -215,6 +216,10 @@ func (m *machine) InsertMedia(ctx context.Context, image string) (bmc.Media, err
 			emptied = err == nil
 		}
 		err := m.insert(ctx, s, image)
+		if occupied(err) {
+			_, _, _ = m.eject(ctx, s) // it does not tell what it holds; whether this helped, the next answer tells
+			err = m.insert(ctx, s, image)
+		}
 		var in slot
 		if err == nil || passing(err) {
 			in, err = m.awaitImage(ctx, s, image, emptied)
@@ -238,6 +243,16 @@ func (m *machine) InsertMedia(ctx context.Context, image string) (bmc.Media, err
 	}
 	m.learn(func(f *facts) { f.Media = "" }) // the next attempt looks at all of them
 	return bmc.Media{}, failed
+}
+
+// occupied reports a refusal because something is in the drive already.
+func occupied(err error) bool {
+	var e *fault.Error
+	if reasonOf(err) != bmc.Refused || !errors.As(err, &e) {
+		return false
+	}
+	text, _ := e.Details["message"].(string)
+	return containsWord(text, "already")
 }
 
 func notAttached(s slot, err error) error {

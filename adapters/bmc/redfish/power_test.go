@@ -103,7 +103,7 @@ func TestRestarts(t *testing.T) {
 			if c.backOn > 0 {
 				later(s, c.backOn, "On")
 			}
-			m := openWith(t, s.driver(t, Options{Poll: 2 * time.Millisecond}), s.target())
+			m := openWith(t, s.driver(t, Options{Poll: 10 * time.Millisecond}), s.target())
 			got, err := m.SetPower(t.Context(), c.action, bmc.PowerOptions{})
 			if diff := cmp.Diff(c.want, got.Sent); diff != "" {
 				t.Errorf("sent: %s", diff)
@@ -186,6 +186,25 @@ func TestStaleURI(t *testing.T) {
 	if got.HTTPURI != "https://boot.example/old" || got.Note == "" {
 		t.Errorf("%+v", got)
 	}
+}
+
+// TestOccupied is a drive that does not tell what it holds, and refuses more.
+func TestOccupied(t *testing.T) {
+	s := newService(t)
+	held := true
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		switch r.Method + " " + r.URL.Path {
+		case "POST " + drivePath + "/Actions/VirtualMedia.EjectMedia":
+			held = false
+		case "POST " + drivePath + "/Actions/VirtualMedia.InsertMedia":
+			if held {
+				refuse(w, http.StatusBadRequest, "X.1.0.VRM0012", "Virtual media is already attached.")
+				return true
+			}
+		}
+		return false
+	}
+	must(t, ignore(s.open(t).InsertMedia(t.Context(), "https://images.example/a.iso")))
 }
 
 // TestSecondDrive is a controller of which only the second drive shows what it was given.

@@ -48,11 +48,16 @@ func unsure(err error) bool {
 
 // comeBack waits for a machine that restarts. Some only go off; those are switched on.
 func (w *powering) comeBack(ctx context.Context) error {
-	ok, err := w.watch(ctx, node.PowerOn, powerPolls/3*w.m.c.d.o.Poll)
+	limit := powerPolls * w.m.c.d.o.Poll
+	_, unable := w.choose(resetTypes[node.ActionOn])
+	if unable == nil {
+		limit /= 3
+	}
+	ok, err := w.watch(ctx, node.PowerOn, limit)
 	switch {
 	case ok || err != nil:
 		return w.missed(err, node.PowerOn)
-	case at(w.sys, node.PowerOff):
+	case at(w.sys, node.PowerOff) && unable == nil:
 		return w.reach(ctx, node.ActionOn, node.PowerOn)
 	}
 	return w.missed(fault.New(fault.Timeout, "the machine did not come back"), node.PowerOn)
