@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/better-compute/metal/adapters/pki"
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/projections"
 	"github.com/better-compute/metal/projections/agents"
@@ -55,11 +57,20 @@ type Config struct {
 	Logger   *slog.Logger     // nil: slog.Default
 	Observer Observer         // nil: nobody is told
 
-	PollMax     time.Duration // how long a poll stays open; zero: 50 s
+	PollMax     time.Duration // how long a poll stays open, a minute at most; zero: 50 s
 	Redeliver   time.Duration // when an order that was neither acked nor settled is given again; zero: 10 s
 	AgentLife   time.Duration // of certificates; zero: pki.AgentLife
 	FailedJoins int           // that an address may make at once, then one a second; zero: 20
 }
+
+// maxPoll keeps a poll well within agents.Alive: its beginning and its end are the signs of life.
+const maxPoll = time.Minute
+
+// How often an agent may join, renew and boot.
+const (
+	changeBurst  = 20
+	changeRefill = 30 * time.Second
+)
 
 func (c Config) complete() Config {
 	if c.Clock == nil {
@@ -74,6 +85,7 @@ func (c Config) complete() Config {
 	if c.PollMax <= 0 {
 		c.PollMax = 50 * time.Second
 	}
+	c.PollMax = min(c.PollMax, maxPoll)
 	if c.Redeliver <= 0 {
 		c.Redeliver = 10 * time.Second
 	}
@@ -99,7 +111,8 @@ type Gateway struct {
 	queue    *queue
 	known    *agentCache
 	presence *presence
-	attempts *limiter
+	attempts *limiter[netip.Prefix] // joins that failed
+	changes  *limiter[id.Agent]     // what makes events of an agent's stream
 	router   http.Handler
 
 	loaded  chan struct{} // closed when the queue is as the log has it
@@ -118,8 +131,8 @@ func New(c Config) (*Gateway, error) {
 	ctx, end := context.WithCancel(context.Background())
 	g := &Gateway{
 		Config: c, queue: newQueue(), known: newAgentCache(), presence: newPresence(),
-		attempts: newLimiter(c.FailedJoins, time.Second, mostAddresses),
-		loaded:   make(chan struct{}), closing: make(chan struct{}), end: end,
+		attempts: newLimiter[netip.Prefix](c.FailedJoins, time.Second), changes: newLimiter[id.Agent](changeBurst, changeRefill),
+		loaded: make(chan struct{}), closing: make(chan struct{}), end: end,
 	}
 	g.router = g.routes()
 	g.parts.Go(func() { g.follow(ctx) })

@@ -2,7 +2,6 @@ package agentapi
 
 import (
 	"context"
-	"math"
 	"net/http"
 
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
@@ -16,9 +15,8 @@ import (
 // join lets an agent in by a token. Attempts that fail are counted by address.
 func (g *Gateway) join(r *http.Request, in protocol.JoinRequest) (protocol.JoinAnswer, error) {
 	address := clientAddress(r.RemoteAddr)
-	if wait := g.attempts.wait(address, g.Clock()); wait > 0 {
-		return protocol.JoinAnswer{}, fault.New(fault.RateLimited, "too many joins from this address have failed").
-			WithDetail(retryAfter, int(math.Ceil(wait.Seconds())))
+	if err := g.attempts.check(address, g.Clock(), "too many joins from this address have failed"); err != nil {
+		return protocol.JoinAnswer{}, err
 	}
 	answer, err := g.joined(r.Context(), in)
 	switch fault.CodeOf(err) {
@@ -43,6 +41,9 @@ func (g *Gateway) joined(ctx context.Context, in protocol.JoinRequest) (protocol
 	who, err := g.Service.Join(ctx, g.call(id.Agent{}), commands.JoinFacts{
 		Token: in.Token, Role: agent.Role(in.Role), Claims: agent.Claims(in.Claims), Name: in.Name, Version: in.Version, PublicKey: key,
 		Issue: func(a id.Agent, n id.Node, role agent.Role) (agent.Certificate, error) {
+			if err := g.change(a); err != nil {
+				return agent.Certificate{}, err
+			}
 			issued, err = g.CA.IssueAgent(key, a, n, role, g.AgentLife)
 			return issued.Certificate, err
 		},
@@ -82,10 +83,23 @@ func (g *Gateway) answer(i pki.Issued) protocol.Certificate {
 	}
 }
 
+// change counts what makes an event of an agent's stream, and refuses an agent that does so without end.
+func (g *Gateway) change(a id.Agent) error {
+	now := g.Clock()
+	if err := g.changes.check(a, now, "the agent joins, renews or boots too often"); err != nil {
+		return err
+	}
+	g.changes.spend(a, now)
+	return nil
+}
+
 // renew gives an agent a certificate of a fresh key. The one it has is good until the new one is used.
 func (g *Gateway) renew(ctx context.Context, who caller, in protocol.RenewRequest) (protocol.Certificate, error) {
 	key, err := pki.RequestKey(in.CSR)
 	if err != nil {
+		return protocol.Certificate{}, err
+	}
+	if err := g.change(who.ID); err != nil {
 		return protocol.Certificate{}, err
 	}
 	issued, err := g.CA.IssueAgent(key, who.ID, who.Node, who.certificate.Role, g.AgentLife)

@@ -1,53 +1,59 @@
 package agentapi
 
 import (
+	"math"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/better-compute/metal/domain/fault"
 )
 
-// mostAddresses bounds the addresses that are remembered. Where more fail at once, all are forgotten: what is guessed at has
-// 256 random bits, and the limit only keeps the log and the processors free.
-const mostAddresses = 8192
+// mostLimited bounds what a limiter remembers. Where there is more, all is forgotten: what is guessed at has 256 random bits,
+// and a limit only keeps the log and the processors free.
+const mostLimited = 8192
 
-// limiter bounds failed attempts by client address: a burst, then one each refill. All that is kept of an address is the time
-// at which its burst is whole again.
-type limiter struct {
+// limiter bounds what each of many may do: a burst, then one each refill. All that is kept of one is the time at which its
+// burst is whole again.
+type limiter[K comparable] struct {
 	mu     sync.Mutex
 	burst  time.Duration
 	refill time.Duration
-	most   int
-	whole  map[netip.Prefix]time.Time
+	whole  map[K]time.Time
 }
 
-func newLimiter(burst int, refill time.Duration, most int) *limiter {
-	return &limiter{burst: time.Duration(burst) * refill, refill: refill, most: most, whole: map[netip.Prefix]time.Time{}}
+func newLimiter[K comparable](burst int, refill time.Duration) *limiter[K] {
+	return &limiter[K]{burst: time.Duration(burst) * refill, refill: refill, whole: map[K]time.Time{}}
 }
 
-// wait is how long an address must wait before its next attempt; zero: it may try now.
-func (l *limiter) wait(address netip.Prefix, now time.Time) time.Duration {
+// check is RATE_LIMITED where who has to wait.
+func (l *limiter[K]) check(who K, now time.Time, what string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	whole, known := l.whole[address]
+	whole, known := l.whole[who]
 	if !known || !whole.After(now) {
-		return 0
+		return nil
 	}
-	return max(whole.Add(l.refill).Sub(now)-l.burst, 0)
+	wait := whole.Add(l.refill).Sub(now) - l.burst
+	if wait <= 0 {
+		return nil
+	}
+	return fault.New(fault.RateLimited, "%s", what).WithDetail(retryAfter, int(math.Ceil(wait.Seconds())))
 }
 
-// spend counts one failed attempt.
-func (l *limiter) spend(address netip.Prefix, now time.Time) {
+// spend counts one.
+func (l *limiter[K]) spend(who K, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from := l.whole[address]
+	from := l.whole[who]
 	if from.Before(now) {
 		from = now
 	}
-	if len(l.whole) >= l.most {
+	if len(l.whole) >= mostLimited {
 		clear(l.whole)
 	}
-	l.whole[address] = from.Add(l.refill)
+	l.whole[who] = from.Add(l.refill)
 }
 
 // clientAddress is whom failed attempts are counted against: an IPv4 address, or the /64 of an IPv6 address, which one

@@ -18,6 +18,11 @@ type empty struct{}
 
 // session makes one boot of an agent the one that gets orders. What another boot of it was given is over.
 func (g *Gateway) session(ctx context.Context, who caller, in protocol.SessionRequest) (protocol.SessionAnswer, error) {
+	if who.BootID != in.BootID || who.Role != agent.Role(in.Role) {
+		if err := g.change(who.ID); err != nil {
+			return protocol.SessionAnswer{}, err
+		}
+	}
 	state, err := g.Service.OpenSession(ctx, g.call(who.ID), who.ID, who.certificate.Fingerprint, agent.Role(in.Role), in.BootID, in.Version)
 	if err != nil {
 		return protocol.SessionAnswer{}, err
