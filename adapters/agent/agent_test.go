@@ -366,6 +366,33 @@ func TestAStartWithAStateDoesNotJoin(t *testing.T) {
 	})
 }
 
+// A process that dies before the answer to its join arrived joins with the same key after it: the token is not lost.
+func TestAJoinWhoseAnswerIsLost(t *testing.T) {
+	g := newGateway(t)
+	o := g.options(nil)
+	o.State = FileState(t.TempDir())
+	g.refuse = func(path string, _ []byte) error { return fault.New(fault.Unavailable, "the answer is lost") }
+	stop := run(t, o)
+	g.until("attempts", func() bool { return g.count(protocol.PathJoin) > 1 })
+	check(t, stop(ErrGone))
+	g.do(func() { g.refuse = nil })
+	run(t, o)
+	g.until("session", func() bool { return g.count(protocol.PathSession) > 0 })
+	g.do(func() {
+		keys := map[string]bool{}
+		for _, c := range g.calls {
+			if c.path == protocol.PathJoin {
+				csr, err := x509.ParseCertificateRequest(decoded[protocol.JoinRequest](t, c.body).CSR)
+				check(t, err)
+				keys[string(csr.RawSubjectPublicKeyInfo)] = true
+			}
+		}
+		if len(keys) != 1 {
+			t.Errorf("%d keys", len(keys))
+		}
+	})
+}
+
 func TestWhatEndsAnAgent(t *testing.T) {
 	g := newGateway(t)
 	for name, c := range map[string]struct {

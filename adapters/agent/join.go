@@ -37,7 +37,7 @@ func (a *runtime) join(ctx context.Context) error {
 	if a.Token == "" {
 		return fmt.Errorf("%w: %w", errRefused, fault.New(fault.Unauthenticated, "there is neither a valid certificate nor a join token"))
 	}
-	key, csr, err := newKey(a.Name)
+	key, csr, err := a.joinKey(kept)
 	if err != nil {
 		return err
 	}
@@ -59,38 +59,65 @@ func (a *runtime) join(ctx context.Context) error {
 	return nil
 }
 
+// joinKey is the key to join with. It is kept before it is used: the same token with the same key is answered again, also
+// where this process dies before the answer arrived.
+func (a *runtime) joinKey(kept Identity) (ed25519.PrivateKey, []byte, error) {
+	if parsed, err := x509.ParsePKCS8PrivateKey(kept.Key); err == nil && kept.AgentID == "" {
+		if key, ok := parsed.(ed25519.PrivateKey); ok {
+			csr, err := requestFor(key, a.Name)
+			return key, csr, err
+		}
+	}
+	key, csr, err := newKey(a.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, fault.Wrap(err, fault.Internal, "the key can't be written")
+	}
+	if err := a.State.Save(Identity{Key: der}); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errRefused, fault.Wrap(err, fault.InvalidConfig, "the agent's state can't be kept: %v", err))
+	}
+	return key, csr, nil
+}
+
 func (a *runtime) joined(key ed25519.PrivateKey, answer protocol.JoinAnswer) error {
 	i := Identity{AgentID: answer.AgentID, NodeID: answer.NodeID, SiteID: answer.SiteID}
-	if err := a.adopt(i, key, answer.Certificate); err != nil {
+	i, err := a.identityOf(i, key, answer.Certificate)
+	if err != nil {
 		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	if err := a.State.Save(i); err != nil {
+		a.log.Error("the certificate can't be kept; the next start has to join again", "error", err)
+	}
+	if err := a.link.become(i); err != nil {
+		return err
 	}
 	a.log.Info("joined", "agent", answer.AgentID, "node", answer.NodeID, "site", answer.SiteID)
 	return nil
 }
 
-// adopt checks a new certificate, keeps it and uses it from now on.
-func (a *runtime) adopt(i Identity, key ed25519.PrivateKey, c protocol.Certificate) error {
+// identityOf checks a new certificate and puts it together with its key.
+func (a *runtime) identityOf(i Identity, key ed25519.PrivateKey, c protocol.Certificate) (Identity, error) {
 	issued, err := x509.ParseCertificate(c.Certificate)
 	if err != nil {
-		return fault.Wrap(err, fault.Internal, "the gateway issued no certificate that can be read")
+		return i, fault.Wrap(err, fault.Internal, "the gateway issued no certificate that can be read")
 	}
 	if own, ok := issued.PublicKey.(ed25519.PublicKey); !ok || !own.Equal(key.Public()) {
-		return fault.New(fault.Internal, "the gateway issued a certificate of another key")
+		return i, fault.New(fault.Internal, "the gateway issued a certificate of another key")
 	}
 	if fingerprint(c.CA) != a.CA {
-		return fault.New(fault.Unauthenticated, "the certificate was issued by a CA that is not the configured one")
+		return i, fault.New(fault.Unauthenticated, "the certificate was issued by a CA that is not the configured one")
 	}
 	if i.Key, err = x509.MarshalPKCS8PrivateKey(key); err != nil {
-		return fault.Wrap(err, fault.Internal, "the key can't be written")
+		return i, fault.Wrap(err, fault.Internal, "the key can't be written")
 	}
 	i.Certificate, i.CA, i.NotAfter, i.RenewAfter = c.Certificate, c.CA, c.NotAfter, c.RenewAfter
 	if i.NotAfter.IsZero() {
 		i.NotAfter = issued.NotAfter
 	}
-	if err := a.State.Save(i); err != nil {
-		a.log.Error("the certificate can't be kept; the next start has to join again", "error", err)
-	}
-	return a.link.become(i)
+	return i, nil
 }
 
 func newKey(name string) (ed25519.PrivateKey, []byte, error) {
@@ -98,11 +125,16 @@ func newKey(name string) (ed25519.PrivateKey, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a key: %w", err)
 	}
+	csr, err := requestFor(key, name)
+	return key, csr, err
+}
+
+func requestFor(key ed25519.PrivateKey, name string) ([]byte, error) {
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a certificate request: %w", err)
+		return nil, fmt.Errorf("make a certificate request: %w", err)
 	}
-	return key, csr, nil
+	return csr, nil
 }
 
 // forget drops an identity that the gateway does not accept, and tells whether there was one.
@@ -157,6 +189,7 @@ func (a *runtime) renewWhenDue(ctx context.Context) {
 	}
 }
 
+// renewNow keeps the new certificate before it uses it: from its first use on the old one is no good.
 func (a *runtime) renewNow(ctx context.Context) error {
 	key, csr, err := newKey(a.Name)
 	if err != nil {
@@ -166,7 +199,14 @@ func (a *runtime) renewNow(ctx context.Context) error {
 	if err := a.link.call(ctx, protocol.PathRenew, protocol.RenewRequest{CSR: csr}, &c, callWithin); err != nil {
 		return err
 	}
-	if err := a.adopt(a.link.who(), key, c); err != nil {
+	i, err := a.identityOf(a.link.who(), key, c)
+	if err != nil {
+		return err
+	}
+	if err := a.State.Save(i); err != nil {
+		return fault.Wrap(err, fault.InvalidConfig, "the agent's state can't be kept: %v", err)
+	}
+	if err := a.link.become(i); err != nil {
 		return err
 	}
 	a.link.mu.Lock()

@@ -71,7 +71,8 @@ type Order struct {
 // for self-terminating kinds.
 type Handler func(ctx context.Context, o Order) (result any, after func(context.Context) error, err error)
 
-// State keeps an agent's key and certificate.
+// State keeps an agent's key and certificate. Before a join it is given an Identity with a key only; Load may give that back
+// with ok or without.
 type State interface {
 	Load() (Identity, bool, error)
 	Save(Identity) error

@@ -22,7 +22,7 @@ import (
 const (
 	proxyWithin = 30 * time.Second // where the order does not say
 	proxyMost   = 5 * time.Minute
-	proxyBytes  = 1 << 20
+	proxyBytes  = 96 << 10 // of an answer's body: the control plane takes results of 200 KiB
 )
 
 // siteHTTPProxy sends exactly one request to a machine. Nothing that the site agent can reach besides machines may be
@@ -185,7 +185,7 @@ func (g guard) client() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, DisableKeepAlives: true, DisableCompression: true,
-			MaxResponseHeaderBytes: 64 << 10,
+			MaxResponseHeaderBytes: 32 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bcd runs one command line.
+func bcd(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = execute(ctx, &out, &errs, args...)
+	return code, out.String(), errs.String()
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"site", "--help"}, {"version", "--help"}, {}} {
+		code, out, _ := bcd(t.Context(), args...)
+		if code != 0 || !strings.Contains(out, "EXIT STATUS") {
+			t.Errorf("%v: %d\n%s", args, code, out)
+		}
+	}
+	if code, out, _ := bcd(t.Context(), "version"); code != 0 || strings.TrimSpace(out) == "" {
+		t.Errorf("version: %d, %q", code, out)
+	}
+}
+
+func TestEveryIssueIsToldAtOnce(t *testing.T) {
+	t.Setenv("BCD_LOG_LEVEL", "loud")
+	code, _, errs := bcd(t.Context(), "site", "--gateway", "http://x", "--state-dir", t.TempDir(), "--drivers", "redfish,smoke",
+		"--boot-listen", "8081", "--proxy-allow", "all", "--room", "0", "--log-format", "x")
+	if code != exitBadConfig {
+		t.Errorf("exit %d", code)
+	}
+	for _, want := range []string{
+		"--gateway:", "--ca-sha256:", "--token-file:", "--drivers:", "--boot-listen:", "--boot-url:", "--proxy-allow:", "--room:",
+		"BCD_LOG_LEVEL:", "--log-format:",
+	} {
+		if !strings.Contains(errs, want) {
+			t.Errorf("no word of %s in\n%s", want, errs)
+		}
+	}
+}
+
+func TestWrongArguments(t *testing.T) {
+	for _, args := range [][]string{{"nope"}, {"site", "x"}, {"--nope"}, {"site", "--room", "many"}} {
+		if code, _, errs := bcd(t.Context(), args...); code != exitBadConfig || !strings.Contains(errs, "--help") {
+			t.Errorf("%v: %d\n%s", args, code, errs)
+		}
+	}
+}
+
+func TestTheTokenStaysAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{path, path + ".gone"} {
+		code, _, errs := bcd(t.Context(), "site", "--gateway", "https://x", "--ca-sha256", strings.Repeat("a", 64), "--state-dir",
+			t.TempDir(), "--token-file", file)
+		if code != exitBadConfig || !strings.Contains(errs, "--token-file") {
+			t.Errorf("%d\n%s", code, errs)
+		}
+	}
+}
+
+// While the control plane is away the site agent goes on, and machines are still told to boot from their disks. A signal
+// ends it in order.
+func TestASiteAgentRunsUntilItIsStopped(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("a-token\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gateway, boot := free(t), free(t)
+	ended := make(chan int, 1)
+	go func() {
+		code, _, _ := bcd(ctx, "site", "--gateway", "https://"+gateway, "--ca-sha256", strings.Repeat("AA:", 31)+"AA", "--state-dir",
+			t.TempDir(), "--token-file", path, "--boot-listen", boot, "--boot-url", "http://"+boot, "--log-level", "error")
+		ended <- code
+	}()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	text := ""
+	for deadline := time.Now().Add(10 * time.Second); text == "" && time.Now().Before(deadline); {
+		answer, err := client.Get("http://" + boot + "/boot/02:00:00:00:00:01")
+		if err != nil {
+			continue
+		}
+		b, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err == nil {
+			text = string(b)
+		}
+	}
+	if text != "#!ipxe\nexit\n" {
+		t.Errorf("the script is %q", text)
+	}
+	cancel()
+	select {
+	case code := <-ended:
+		if code != 0 {
+			t.Errorf("exit %d", code)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it does not end")
+	}
+}
+
+// free finds an address that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
