@@ -250,7 +250,6 @@ func TestBootResult(t *testing.T) {
 	} {
 		row(t, name, func(t *testing.T) {
 			r := start(t)
-			r.timeout = 400 * time.Millisecond
 			r.On("GET", System, func(x *Exchange) *Answer {
 				if len(x.server.Requests("PATCH", System)) == 0 {
 					return x.Next()
@@ -279,7 +278,6 @@ func TestBootResult(t *testing.T) {
 		r := start(t)
 		refused := Problem(400, "IDRAC.1.6.SYS444", "Unable to complete the operation.")
 		r.On("PATCH", System, Always(Say(200, refused.Body)))
-		r.timeout = 400 * time.Millisecond
 		_, err := r.boot(network)
 		wantReason(t, err, bmc.BootOverrideNotApplied, bmc.Refused)
 	})
@@ -347,7 +345,6 @@ func TestBootResult(t *testing.T) {
 
 	row(t, "R48_during_a_post_without_end", func(t *testing.T) {
 		r := start(t)
-		r.timeout = 500 * time.Millisecond
 		r.On("PATCH", System, Always(post))
 		_, err := r.boot(network)
 		wantReason(t, err, bmc.NotReady)
@@ -372,7 +369,6 @@ func TestBootResult(t *testing.T) {
 
 	row(t, "R49_a_pending_job_is_in_the_way", func(t *testing.T) {
 		r := start(t, pending)
-		r.timeout = 500 * time.Millisecond
 		r.On("PATCH", System, Always(committed))
 		_, err := r.boot(network)
 		wantReason(t, err, bmc.NotReady)

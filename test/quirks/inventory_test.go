@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/better-compute/metal/adapters/bmc"
 	"github.com/better-compute/metal/adapters/bmc/redfish"
@@ -288,7 +287,12 @@ func TestHardware(t *testing.T) {
 	const drives = Storage + "/Drives"
 	unknown := Doc{"CapacityBytes": nil, "MediaType": nil, "Protocol": nil, "Model": nil, "SerialNumber": nil, "Identifiers": nil}
 	for name, change := range map[string]func(s *Server){
-		"R101_everything_is_null":      func(s *Server) { s.Edit(drives+"/2", unknown) },
+		"R101_everything_is_null": func(s *Server) { s.Edit(drives+"/2", unknown) },
+		"R101_of_all_of_them": func(s *Server) {
+			s.Edit(drives+"/1", unknown)
+			s.Edit(drives+"/2", unknown)
+			s.Edit(drives+"/2", Doc{"CapacityBytes": 480103981056})
+		},
 		"R101_the_document_is_missing": func(s *Server) { s.Remove(drives + "/2") },
 		"R101_the_document_is_refused": func(s *Server) {
 			s.On("GET", drives+"/2", Always(Problem(500, "Base.1.8.InternalError", "It failed.")))
@@ -388,7 +392,6 @@ func TestHardware(t *testing.T) {
 	} {
 		row(t, name, func(t *testing.T) {
 			r := start(t)
-			r.timeout = 500 * time.Millisecond
 			r.On("POST", Reset, Always(Say(400, Doc{"error": Doc{"code": "Base.1.8.GeneralError", "message": "no", "@Message.ExtendedInfo": info}})))
 			_, err := r.power(node.ActionOff, bmc.PowerOptions{})
 			wantReason(t, err, bmc.Refused, bmc.PowerNotReached)

@@ -155,7 +155,6 @@ func TestStateKinds(t *testing.T) {
 	for name, untold := range map[string]any{"R72_null_is_not_off": nil, "R72_unknown_is_not_off": "Unknown", "R72_nothing_is_not_off": Gone} {
 		row(t, name, func(t *testing.T) {
 			r := start(t)
-			r.timeout = 700 * time.Millisecond
 			r.On("GET", System, Lie(Doc{"PowerState": untold}))
 			if power, err := r.read(); err == nil {
 				t.Errorf("the power is told as %q", power)
@@ -208,7 +207,6 @@ func TestTaskKinds(t *testing.T) {
 
 	row(t, "R76_a_boot_override's_task_fails", func(t *testing.T) {
 		r := start(t)
-		r.timeout = time.Second
 		r.On("PATCH", System, Always(r.Task(task, nil, running, failed)))
 		_, err := r.boot(network)
 		wantReason(t, err, bmc.TaskFailed, bmc.BootOverrideNotApplied)
@@ -225,7 +223,6 @@ func TestTaskKinds(t *testing.T) {
 
 	row(t, "R76_an_insertion's_task_fails", func(t *testing.T) {
 		r := start(t)
-		r.timeout = time.Second
 		r.On("POST", Insert, Always(r.Task(task, nil, running, failed)))
 		_, err := r.insert(image)
 		wantReason(t, err, bmc.TaskFailed, bmc.MediaNotAttached)
@@ -242,12 +239,11 @@ func TestTaskKinds(t *testing.T) {
 
 	row(t, "R75_a_task_without_end", func(t *testing.T) {
 		r := start(t)
-		r.timeout = 300 * time.Millisecond
 		r.On("POST", Reset, Always(r.Task(task, nil, running)))
 		begin := time.Now()
 		_, err := r.power(node.ActionOff, bmc.PowerOptions{})
 		wantReason(t, err, bmc.PowerNotReached)
-		if took := time.Since(begin); took > 3*time.Second {
+		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("it took %v", took)
 		}
 	})
@@ -356,7 +352,6 @@ func TestMediaKinds(t *testing.T) {
 
 	row(t, "R110_the_image's_own_secret_stays_out_of_errors", func(t *testing.T) {
 		r := start(t)
-		r.timeout = 500 * time.Millisecond
 		r.On("POST", Insert, func(x *Exchange) *Answer {
 			return Problem(400, "Base.1.8.GeneralError", "Can't read "+x.Body["Image"].(string))
 		})

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/better-compute/metal/adapters/bmc"
 )
@@ -198,7 +197,6 @@ func TestMediaDrives(t *testing.T) {
 
 	row(t, "R115_a_drive_that_does_not_let_go", func(t *testing.T) {
 		r := start(t)
-		r.timeout = 500 * time.Millisecond
 		_, err := r.insert(image)
 		must(t, err)
 		r.On("POST", Eject, Always(Problem(400, "Base.1.8.GeneralError", "The request failed.")))
@@ -223,7 +221,6 @@ func TestMediaDrives(t *testing.T) {
 
 	row(t, "R116_another_image_is_read_back", func(t *testing.T) {
 		r := start(t)
-		r.timeout = 400 * time.Millisecond
 		r.On("GET", Drive, func(x *Exchange) *Answer {
 			if len(x.server.Requests("POST", Insert)) == 0 {
 				return x.Next()
@@ -299,7 +296,6 @@ func TestMediaDrives(t *testing.T) {
 
 	row(t, "R120_it_never_attaches", func(t *testing.T) {
 		r := start(t)
-		r.timeout = 500 * time.Millisecond
 		r.On("GET", Drive, Lie(Doc{"Image": nil, "Inserted": false, "ConnectedVia": "NotConnected"}))
 		_, err := r.insert(image)
 		wantReason(t, err, bmc.MediaNotAttached)

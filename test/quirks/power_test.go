@@ -85,7 +85,6 @@ func TestPower(t *testing.T) {
 
 	row(t, "R63_a_true_refusal_stays_one", func(t *testing.T) {
 		r := start(t)
-		r.timeout = 500 * time.Millisecond
 		r.On("POST", Reset, Always(Problem(400, "Base.1.8.InsufficientPrivilege", "The account may not do this.")))
 		_, err := r.power(node.ActionOff, bmc.PowerOptions{})
 		wantReason(t, err, bmc.Refused, bmc.PowerNotReached)
@@ -105,7 +104,7 @@ func TestPower(t *testing.T) {
 		wantReason(t, err, bmc.PowerNotReached)
 		same(t, "power", r.Power(System), "On")
 		same(t, "resets", r.Resets(), nil)
-		if took := time.Since(begin); took > 3*time.Second {
+		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("it took %v", took)
 		}
 	})
@@ -131,7 +130,6 @@ func TestPower(t *testing.T) {
 	for name, kind := range map[string]string{"R64_a_restart_that_stays_off": "GracefulRestart", "R64_a_forced_restart_that_stays_off": "ForceRestart"} {
 		row(t, name, func(t *testing.T) {
 			r := start(t, allow("On", "ForceOff", kind))
-			r.timeout = 700 * time.Millisecond
 			r.On("POST", Reset, func(x *Exchange) *Answer {
 				a := x.Next()
 				if x.Body["ResetType"] == kind {
@@ -150,7 +148,6 @@ func TestPower(t *testing.T) {
 
 	row(t, "R68_a_cycle_that_does_nothing", func(t *testing.T) {
 		r := start(t)
-		r.timeout = 500 * time.Millisecond
 		r.On("POST", Reset, Always(Say(204, nil)))
 		_, err := r.power(node.ActionCycle, bmc.PowerOptions{})
 		wantReason(t, err, bmc.PowerNotReached)
@@ -158,7 +155,6 @@ func TestPower(t *testing.T) {
 
 	row(t, "R68_a_cycle_that_only_stays_off", func(t *testing.T) {
 		r := start(t, allow("On", "ForceOff"))
-		r.timeout = 500 * time.Millisecond
 		r.On("POST", Reset, func(x *Exchange) *Answer {
 			if x.Body["ResetType"] == "On" {
 				return Say(204, nil)
@@ -180,7 +176,6 @@ func TestPower(t *testing.T) {
 	for name, restarts := range map[string]bool{"R68_a_reset_with_fresh_evidence": true, "R68_a_reset_without_fresh_evidence": false} {
 		row(t, name, func(t *testing.T) {
 			r := start(t, func(s *Server) { s.Edit(System, Doc{"LastResetTime": "2026-01-01T00:00:00Z"}) })
-			r.timeout = 700 * time.Millisecond
 			r.On("POST", Reset, func(x *Exchange) *Answer {
 				if restarts {
 					x.server.Edit(System, Doc{"LastResetTime": "2026-01-02T00:00:00Z"})
@@ -207,7 +202,6 @@ func TestPower(t *testing.T) {
 
 	row(t, "R72_off_that_never_comes", func(t *testing.T) {
 		r := start(t)
-		r.timeout = 500 * time.Millisecond
 		r.On("POST", Reset, Always(Say(204, nil)))
 		_, err := r.power(node.ActionOff, bmc.PowerOptions{})
 		wantReason(t, err, bmc.PowerNotReached)
@@ -335,7 +329,6 @@ func TestTasks(t *testing.T) {
 	} {
 		row(t, name, func(t *testing.T) {
 			r := start(t)
-			r.timeout = 700 * time.Millisecond
 			begun := r.Task(task, c.done(r.Server), c.states...)
 			begun.Body = Doc{"@odata.id": task, "TaskState": "New"}
 			r.On("POST", Reset, Always(begun))
@@ -386,7 +379,6 @@ func TestTasks(t *testing.T) {
 
 	row(t, "R77_a_task_that_went_and_did_nothing", func(t *testing.T) {
 		r := start(t)
-		r.timeout = 700 * time.Millisecond
 		r.On("POST", Reset, Always(r.Task(task, nil, running)))
 		r.On("GET", task, After(1, Always(gone)))
 		_, err := r.power(node.ActionOff, bmc.PowerOptions{})
@@ -408,7 +400,6 @@ func TestTasks(t *testing.T) {
 
 	row(t, "R81_a_monitor_that_ends_in_an_error", func(t *testing.T) {
 		r := start(t)
-		r.timeout = 2 * time.Second
 		r.On("POST", Reset, Always(Say(202, nil).With("Location", monitor)))
 		r.On("GET", monitor, func(x *Exchange) *Answer {
 			if x.N == 1 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -21,7 +22,13 @@ import (
 	"github.com/better-compute/metal/domain/node"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets more tests run at one time than there are processors: most of their time they wait for a controller.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "8"); err != nil { // the command line comes after this, and wins
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // machine is everything that the Redfish driver can do.
 type machine interface {
@@ -77,10 +84,10 @@ func start(t *testing.T, changes ...func(s *Server)) *rig {
 // session may be left.
 func attach(t *testing.T, s *Server, o redfish.Options) *rig {
 	t.Helper()
-	r := &rig{Server: s, target: s.Target(), timeout: 5 * time.Second}
+	r := &rig{Server: s, target: s.Target(), timeout: 20 * time.Second}
 	var logged lockedBuffer
 	if o.Poll == 0 {
-		o.Poll = 10 * time.Millisecond
+		o.Poll = 20 * time.Millisecond
 	}
 	o.Now = r.clock.Now
 	o.Logger = slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))

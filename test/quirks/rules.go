@@ -186,17 +186,6 @@ func Slow(d time.Duration) Rule {
 	}
 }
 
-// ThenSlow does as asked at once, and tells of it late.
-func ThenSlow(d time.Duration) Rule {
-	return func(x *Exchange) *Answer {
-		a := x.Next()
-		if !x.wait(d) {
-			return Drop(x)
-		}
-		return a
-	}
-}
-
 // wait reports whether the caller is still there after a while.
 func (x *Exchange) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)

@@ -93,7 +93,6 @@ func TestTransport(t *testing.T) {
 	row(t, "R18_ipv6_that_nobody_answers", func(t *testing.T) {
 		s := Start(t)
 		r := attach(t, s, redfish.Options{ConnectTimeout: 100 * time.Millisecond})
-		r.timeout = 500 * time.Millisecond
 		for _, form := range []string{"2001:db8::1", "fe80::1%eth0", "[fe80::1%25eth0]:8443"} {
 			address, err := claim.ParseAddress(form)
 			must(t, err)
@@ -113,11 +112,10 @@ func TestTransport(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { _ = silent.Close() })
 		r := attach(t, Start(t), redfish.Options{ConnectTimeout: 100 * time.Millisecond, RequestTimeout: time.Minute})
-		r.timeout = 20 * time.Second
 		r.target.Address = "https://" + silent.Addr().String()
 		begin := time.Now()
 		wantCode(t, r.do(powerOnly), fault.Unavailable, fault.Timeout)
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("it took %v", took)
 		}
 	})
