@@ -57,18 +57,12 @@ func verifyBMC(ctx context.Context, c *Context, _ None) (any, error) {
 	if err := is.matches(c.Node.Hardware.OutOfBand); err != nil {
 		return nil, err
 	}
-	if err := c.learned(ctx, node.BMCLearned{System: is.system()}); err != nil {
+	// A controller may list another system one day, such as a card's. The machine is known by the id that stands in every
+	// answer: a UUID is empty on some controllers while the machine is off.
+	if err := c.learned(ctx, node.BMCLearned{System: is.SystemID}); err != nil {
 		return nil, err
 	}
 	return is, c.observe(ctx, is.Power)
-}
-
-// system names the machine among those behind its controller: by what firmware updates do not change, where there is that.
-func (i identity) system() string {
-	if i.UUID != "" && !slices.Contains(i.Weak, "uuid") {
-		return i.UUID
-	}
-	return i.SystemID
 }
 
 // matches compares with the inventory that the same controller gave earlier. A claim that only one side has says nothing.

@@ -20,6 +20,22 @@ const (
 	actionEnsureRamdisk = "metal.ensureRamdisk"
 )
 
+// BootEntry is the input of boot.entry.
+type BootEntry struct {
+	TTL profile.Duration `json:"ttl,omitempty" doc:"how long the machine may take to boot; left out: 2 hours"`
+}
+
+// Check refuses a time below zero.
+func (b *BootEntry) Check() []fault.Issue {
+	if b.TTL < 0 {
+		return []fault.Issue{{Path: "ttl", Message: "is negative"}}
+	}
+	return nil
+}
+
+// entryTTL is how long an entry lives that nobody clears.
+const entryTTL = 2 * time.Hour
+
 // entrySet is the result of boot.entry.
 type entrySet struct {
 	BootEntry bool         `json:"bootEntry"`
@@ -56,24 +72,29 @@ func bootSteps() []Step {
 	}
 }
 
-func setEntryStep(ctx context.Context, c *Context, _ None) (any, error) {
-	if err := c.setEntry(ctx, "", "token"); err != nil {
+func setEntryStep(ctx context.Context, c *Context, in BootEntry) (any, error) {
+	ttl := time.Duration(in.TTL)
+	if ttl == 0 {
+		ttl = entryTTL
+	}
+	until := c.Step.StartedAt.Add(ttl)
+	if err := c.setEntry(ctx, "", "token", until); err != nil {
 		return nil, err
 	}
-	token, _, err := c.discoveryToken(ctx, "token")
+	token, _, err := c.discoveryToken(ctx, "token", until)
 	return entrySet{BootEntry: true, MACs: c.macs(), JoinToken: token}, err
 }
 
 // setEntry sets a boot entry with a fresh single-use token for this machine, once per name and attempt.
-func (c *Context) setEntry(ctx context.Context, name, tokenName string) error {
+func (c *Context) setEntry(ctx context.Context, name, tokenName string, until time.Time) error {
 	_, err := c.await(ctx, Order{
 		Kind: agentcommand.BootEntrySet, Role: agentcommand.RoleSite, Name: name,
-		Make: func() (any, error) { return c.bootEntry(ctx, tokenName) },
+		Make: func() (any, error) { return c.bootEntry(ctx, tokenName, until) },
 	})
 	return err
 }
 
-func (c *Context) bootEntry(ctx context.Context, tokenName string) (agentcommand.BootEntry, error) {
+func (c *Context) bootEntry(ctx context.Context, tokenName string, until time.Time) (agentcommand.BootEntry, error) {
 	none := agentcommand.BootEntry{}
 	macs := c.macs()
 	switch {
@@ -85,7 +106,7 @@ func (c *Context) bootEntry(ctx context.Context, tokenName string) (agentcommand
 	case c.Ports.Secrets == nil:
 		return none, c.lacks("secrets")
 	}
-	_, token, err := c.discoveryToken(ctx, tokenName)
+	_, token, err := c.discoveryToken(ctx, tokenName, until)
 	if err != nil {
 		return none, err
 	}
@@ -96,7 +117,7 @@ func (c *Context) bootEntry(ctx context.Context, tokenName string) (agentcommand
 	return agentcommand.BootEntry{
 		NodeID: c.Node.ID.String(), MACs: macs, TokenRef: string(ref),
 		Kernel: c.Ports.Config.Kernel, Initrd: c.Ports.Config.Initrd, Args: c.Ports.Config.KernelArgs,
-		ExpiresAt: c.Deadline.UTC(),
+		ExpiresAt: until.UTC(),
 	}, nil
 }
 

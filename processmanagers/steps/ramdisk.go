@@ -94,7 +94,7 @@ func (c *Context) ramdiskRuns(now Session) bool {
 // bootRamdisk sends the machine into the ramdisk, and tells when it was asked to cycle. Each round has a token of its own: an
 // earlier one may have been spent by a boot that then died.
 func (c *Context) bootRamdisk(ctx context.Context, in Ramdisk, round int, window time.Duration) (time.Time, error) {
-	if err := c.setEntry(ctx, roundName("entry", round), roundName("token", round)); err != nil {
+	if err := c.setEntry(ctx, roundName("entry", round), roundName("token", round), c.Deadline); err != nil {
 		return time.Time{}, err
 	}
 	device := BootDevice{Device: in.Device, Mode: in.Mode, HTTPURI: in.HTTPURI}

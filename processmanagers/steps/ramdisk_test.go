@@ -172,6 +172,10 @@ func TestBootEntryNeedsMACsAndAKernel(t *testing.T) {
 	if !strings.Contains(string(result), `"joinTokenId":"jtk_`) || !strings.Contains(string(result), `"bootEntry":true`) {
 		t.Errorf("result %s", result)
 	}
+	var entry agentcommand.BootEntry
+	if w.payload(0, &entry); !entry.ExpiresAt.Equal(start.Add(2*time.Hour)) || w.minted[0].TTL != 2*time.Hour {
+		t.Errorf("lives until %s, its token for %s", entry.ExpiresAt, w.minted[0].TTL)
+	}
 	_, err = w.run("boot.clear", ``)
 	wants(t, "clear", err, "", "")
 	if len(w.keys) != 2 {

@@ -9,9 +9,9 @@ import (
 	"github.com/better-compute/metal/domain/jointoken"
 )
 
-// discoveryToken is the token of a boot entry: the same for the same name and attempt. It dies with the attempt.
-func (c *Context) discoveryToken(ctx context.Context, name string) (id.JoinToken, string, error) {
-	return c.mint(ctx, jointoken.RoleDiscovery, name, c.Deadline.Sub(c.Now))
+// discoveryToken is the token of a boot entry, and dies with it: the same for the same name and attempt.
+func (c *Context) discoveryToken(ctx context.Context, name string, until time.Time) (id.JoinToken, string, error) {
+	return c.mint(ctx, jointoken.RoleDiscovery, name, until.Sub(c.Now))
 }
 
 // mint makes a single-use token with which nothing but this machine can join: one that is overheard on the boot network is of
