@@ -132,6 +132,9 @@ func secretRefs(payload json.RawMessage) []string {
 
 // AgentCommand is an agent command as its stream has it. Errors: NOT_FOUND.
 func (s *Service) AgentCommand(ctx context.Context, c id.AgentCommand) (agentcommand.State, event.Version, error) {
+	if seen, known := cached[agentcommand.State](s.cache, agentcommand.StreamOf(c)); known && seen.state.Status.Settled() {
+		return seen.state, seen.version, nil // nothing follows
+	}
 	now, err := load(ctx, s, agentcommand.Decider, agentcommand.StreamOf(c))
 	if err == nil && !now.state.Exists() {
 		err = fault.New(fault.NotFound, "there is no agent command %s", c)

@@ -43,8 +43,9 @@ func (m *Machine) Do(agents *Agents, c agentcommand.State) Answer {
 		return m.write(c)
 	case agentcommand.BootKexec, agentcommand.NodeReboot:
 		return m.boot(agents, c, Answer{})
+	default:
+		return Answer{Status: agentcommand.Rejected, Reason: "there is no such kind"}
 	}
-	return Answer{Status: agentcommand.Rejected, Reason: "there is no such kind"}
 }
 
 func hardware() node.Hardware {

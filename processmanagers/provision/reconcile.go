@@ -109,9 +109,11 @@ func (p *Provision) Reconcile(ctx context.Context, key string) (again time.Durat
 	if err != nil {
 		return 0, err
 	}
+	fresh := true
 	for made := range maxMoves {
 		var more bool
-		again, more, err = p.move(ctx, n)
+		again, more, err = p.move(ctx, n, fresh)
+		fresh = err != nil // after a move of its own it knows what there is
 		if again == poll && made == 0 {
 			return again, p.wake(ctx, key)
 		}
@@ -127,15 +129,15 @@ func (p *Provision) Reconcile(ctx context.Context, key string) (again time.Durat
 }
 
 // move makes the one move that is due. more says that there may be another.
-func (p *Provision) move(ctx context.Context, of id.Node) (again time.Duration, more bool, err error) {
-	n, _, err := p.service.Node(ctx, of)
+func (p *Provision) move(ctx context.Context, of id.Node, fresh bool) (again time.Duration, more bool, err error) {
+	n, err := p.nodeOf(ctx, of, fresh)
 	if fault.CodeOf(err) == fault.NotFound {
 		return 0, false, nil
 	}
 	if err != nil {
 		return 0, false, err
 	}
-	w, err := p.workflowOf(ctx, n)
+	w, err := p.workflowOf(ctx, n, fresh)
 	if err != nil {
 		return 0, false, err
 	}
@@ -250,8 +252,16 @@ func (p *Provision) accept(ctx context.Context, n node.State) (again time.Durati
 	return 0, true, err
 }
 
+func (p *Provision) nodeOf(ctx context.Context, n id.Node, fresh bool) (node.State, error) {
+	if !fresh {
+		return p.service.NodeSeen(ctx, n)
+	}
+	state, _, err := p.service.Node(ctx, n)
+	return state, err
+}
+
 // workflowOf is the node's active workflow, or the newest that was; nil: it was never created, or there is none.
-func (p *Provision) workflowOf(ctx context.Context, n node.State) (*workflow.State, error) {
+func (p *Provision) workflowOf(ctx context.Context, n node.State, fresh bool) (*workflow.State, error) {
 	w := n.LastWorkflow
 	if n.Workflow != nil {
 		w = n.Workflow.ID
@@ -259,11 +269,17 @@ func (p *Provision) workflowOf(ctx context.Context, n node.State) (*workflow.Sta
 	if id.IsZero(w) {
 		return nil, nil
 	}
-	state, _, err := p.service.Workflow(ctx, w)
-	if fault.CodeOf(err) == fault.NotFound {
-		return nil, nil
+	var state workflow.State
+	var err error
+	if fresh {
+		state, _, err = p.service.Workflow(ctx, w)
+	} else {
+		state, err = p.service.WorkflowSeen(ctx, w)
 	}
-	if err != nil {
+	switch {
+	case fault.CodeOf(err) == fault.NotFound:
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
 	return &state, nil

@@ -139,10 +139,8 @@ func (p *pass) turn(ctx context.Context) (again time.Duration, more bool, err er
 	if err := ctx.Err(); err != nil {
 		return 0, false, err
 	}
-	if p.stale {
-		if err := p.readNode(ctx, p.node.ID); err != nil {
-			return 0, false, err
-		}
+	if err := p.seeNode(ctx); err != nil {
+		return 0, false, err
 	}
 	if !p.bound() {
 		return unboundPause, false, nil

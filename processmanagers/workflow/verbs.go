@@ -61,6 +61,18 @@ func (p *pass) refresh(ctx context.Context) error {
 	return p.readWorkflow(ctx, p.w.Workflow)
 }
 
+// seeNode takes in what a step of this pass made of the node.
+func (p *pass) seeNode(ctx context.Context) error {
+	if !p.stale {
+		return nil
+	}
+	state, err := p.service.NodeSeen(ctx, p.node.ID)
+	if err == nil {
+		p.node, p.stale = state, false
+	}
+	return err
+}
+
 func (p *pass) readNode(ctx context.Context, n id.Node) error {
 	state, _, err := p.service.Node(ctx, n)
 	if err == nil {
@@ -112,10 +124,8 @@ func (p *pass) wait(ctx context.Context, step workflow.Step, out id.AgentCommand
 }
 
 func (p *pass) settle(ctx context.Context, step workflow.Step, result json.RawMessage, failure *workflow.Failure) error {
-	if p.stale {
-		if err := p.readNode(ctx, p.node.ID); err != nil {
-			return err
-		}
+	if err := p.seeNode(ctx); err != nil {
+		return err
 	}
 	done, err := p.service.SettleWorkflow(ctx, p.call(), p.w.Workflow, workflow.Settle{
 		Tick: p.tick(), Step: step.ID, Attempt: step.Attempt, Result: result, Error: failure,
