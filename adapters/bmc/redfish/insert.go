@@ -12,7 +12,7 @@ import (
 // insert offers the image to one drive: the image alone at first, then with what the controller names as missing.
 func (m *machine) insert(ctx context.Context, s slot, image string) error {
 	known := m.known()
-	body := map[string]any{"Image": image}
+	body, changes := map[string]any{"Image": image}, map[string]int{}
 	for _, name := range known.Insert {
 		addParameter(body, name, s, image)
 	}
@@ -41,7 +41,7 @@ func (m *machine) insert(ctx context.Context, s slot, image string) error {
 		case !byPatch && (a.status == 404 || a.status == 405 || a.status == 501):
 			byPatch = true
 			body = map[string]any{"Image": image}
-		case tries > 8, !mendInsert(body, a, s, image) && !transient(a):
+		case tries > 8, !mendInsert(body, changes, a, s, image) && !transient(a):
 			return m.c.refusal(r, a)
 		case a.retryAfter(m.c.d.o.Now()) > patience:
 			return m.c.refusal(r, a)
@@ -92,17 +92,19 @@ func addParameter(body map[string]any, name string, s slot, image string) {
 	}
 }
 
-// mendInsert adds the parameters that a refusal names, and takes out those that were sent and are named. The names stand
-// in arguments, related properties, ids or in the text only.
-func mendInsert(body map[string]any, a *answer, s slot, image string) bool {
+// mendInsert adds the parameters that a refusal names, and takes out those that were sent and are named; each at most once
+// either way, which changes counts. The names stand in arguments, related properties or in the text only; where something is
+// missing and no name is told, the usual ones are tried.
+func mendInsert(body map[string]any, changes map[string]int, a *answer, s slot, image string) bool {
 	if a.status == 401 || a.status == 403 || a.status == 503 {
 		return false
 	}
 	changed := false
 	for _, name := range parameters {
-		if !a.names(name) {
+		if !a.names(name) || changes[name] == 2 {
 			continue
 		}
+		changes[name]++
 		if _, sent := body[name]; sent {
 			delete(body, name)
 		} else {
@@ -110,23 +112,37 @@ func mendInsert(body map[string]any, a *answer, s slot, image string) bool {
 		}
 		changed = true
 	}
-	if !changed && a.says("credentials") {
-		if _, sent := body["UserName"]; !sent {
-			addParameter(body, "UserName", s, image)
-			addParameter(body, "Password", s, image)
-			return true
-		}
+	if changed {
+		return true
 	}
-	return changed
+	for _, group := range [][]string{{"TransferProtocolType"}, {"TransferMethod"}, {"UserName", "Password"}} {
+		wanted := a.says("missing", "required")
+		if group[0] == "UserName" {
+			wanted = wanted || a.says("credentials")
+		}
+		if !wanted || changes[group[0]] > 0 {
+			continue
+		}
+		for _, name := range group {
+			changes[name]++
+			addParameter(body, name, s, image)
+		}
+		return true
+	}
+	return false
 }
 
-// names reports whether a message is about a parameter: the name as a whole word, also with blanks as people write it.
+// names reports whether a message is about a parameter: its name as a whole word. In plain text a name that is also a word
+// of the language counts as written only.
 func (a *answer) names(parameter string) bool {
 	for _, m := range a.messages() {
-		for _, s := range append(append([]string{m.text}, m.args...), m.names...) {
+		for _, s := range append(slices.Clone(m.args), m.names...) {
 			if containsWord(s, parameter) {
 				return true
 			}
+		}
+		if containsWord(m.text, parameter) && (parameter != "Inserted" || strings.Contains(m.text, parameter)) {
+			return true
 		}
 	}
 	return false

@@ -198,13 +198,60 @@ func TestOccupied(t *testing.T) {
 			held = false
 		case "POST " + drivePath + "/Actions/VirtualMedia.InsertMedia":
 			if held {
-				refuse(w, http.StatusBadRequest, "X.1.0.VRM0012", "Virtual media is already attached.")
+				refuse(w, http.StatusBadRequest, "X.1.0.VRM0012", "Virtual media is already inserted.")
 				return true
 			}
 		}
 		return false
 	}
 	must(t, ignore(s.open(t).InsertMedia(t.Context(), "https://images.example/a.iso")))
+}
+
+// TestInsertParameters holds what is sent after each way of saying that something is missing.
+func TestInsertParameters(t *testing.T) {
+	for name, c := range map[string]struct {
+		needs []string
+		text  func(missing string) string
+	}{
+		"named":      {[]string{"TransferProtocolType"}, func(p string) string { return "'" + p + "' property is missing in the request body." }},
+		"several":    {[]string{"UserName", "Password", "TransferMethod"}, func(p string) string { return "The action requires the parameter " + p + "." }},
+		"unnamed":    {[]string{"TransferMethod", "UserName", "Password"}, func(string) string { return "A parameter is missing." }},
+		"in general": {[]string{"UserName", "Password"}, func(string) string { return "Give credentials." }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t)
+			tries := 0
+			s.before = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != drivePath+"/Actions/VirtualMedia.InsertMedia" {
+					return false
+				}
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				tries++
+				b := body(r)
+				for _, p := range c.needs {
+					if !b.has(p) {
+						refuse(w, http.StatusBadRequest, "Base.1.4.0.GeneralError", c.text(p))
+						return true
+					}
+				}
+				s.docs[drivePath]["Image"], s.docs[drivePath]["Inserted"], s.docs[drivePath]["ConnectedVia"] = b["Image"], true, "URI"
+				w.WriteHeader(http.StatusNoContent)
+				return true
+			}
+			m := s.open(t)
+			must(t, ignore(m.InsertMedia(t.Context(), "https://images.example/a.iso")))
+			if tries > 5 {
+				t.Errorf("%d tries", tries)
+			}
+			first := tries
+			s.docs[drivePath]["Inserted"], s.docs[drivePath]["Image"] = false, nil
+			must(t, ignore(m.InsertMedia(t.Context(), "https://images.example/a.iso")))
+			if tries != first+1 {
+				t.Errorf("what it wants is not remembered: %d tries more", tries-first)
+			}
+		})
+	}
 }
 
 // TestSecondDrive is a controller of which only the second drive shows what it was given.
