@@ -9,6 +9,7 @@ import (
 
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/profile"
 	"github.com/better-compute/metal/domain/workflow"
 	"github.com/better-compute/metal/processmanagers/steps"
 )
@@ -52,10 +53,9 @@ func (p *pass) context(step workflow.Step, handed *handed) (*steps.Context, erro
 	c := &steps.Context{
 		Workflow: p.w, Step: step, Key: p.w.Key(step), Deadline: step.Deadline, Now: p.clock(), Node: p.node, Ports: p.ports,
 	}
-	if len(p.w.Document) > 0 {
-		if err := json.Unmarshal(p.w.Document, &c.Profile); err != nil {
-			return nil, fault.Wrap(err, fault.InvalidConfig, "the workflow's profile can't be read")
-		}
+	var err error
+	if c.Profile, err = p.document(); err != nil {
+		return nil, err
 	}
 	if step.RunsOn != workflow.ControlPlane {
 		c.Step.Sends = []string{step.Command}
@@ -70,12 +70,25 @@ func (p *pass) context(step workflow.Step, handed *handed) (*steps.Context, erro
 	return c, nil
 }
 
+// document is the workflow's profile, read once in a pass.
+func (p *pass) document() (profile.Document, error) {
+	if p.profile == nil {
+		p.profile = &profile.Document{}
+		if len(p.w.Document) == 0 {
+			return *p.profile, nil
+		}
+		if err := json.Unmarshal(p.w.Document, p.profile); err != nil {
+			return *p.profile, fault.Wrap(err, fault.InvalidConfig, "the workflow's profile can't be read")
+		}
+	}
+	return *p.profile, nil
+}
+
 // invoke carries out a driver operation that no step was registered for.
 func invoke(ctx context.Context, c *steps.Context) (any, error) {
 	concern, operation, _ := strings.Cut(c.Step.Action, ".")
 	if c.Step.Driver != "" {
-		drivers := map[string]string{concern: c.Step.Driver}
-		c.Profile.Drivers = drivers
+		c.Profile.Drivers = map[string]string{concern: c.Step.Driver}
 	}
 	result, err := c.Invoke(ctx, concern, operation, c.Step.With, "")
 	if err != nil {

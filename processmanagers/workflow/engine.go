@@ -19,6 +19,7 @@ import (
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/profile"
 	"github.com/better-compute/metal/domain/workflow"
 	"github.com/better-compute/metal/processmanagers"
 	"github.com/better-compute/metal/processmanagers/steps"
@@ -132,6 +133,8 @@ type pass struct {
 	node  node.State // without an id for a workflow that is about no node
 	stale bool       // the node: a step ran since it was read
 	w     workflow.State
+
+	profile *profile.Document // of the workflow; nil: not read yet
 }
 
 // turn makes the one transition that is due. more says that there may be another.
