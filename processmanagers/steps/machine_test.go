@@ -2,7 +2,6 @@ package steps_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -255,8 +254,9 @@ func TestHTTPViaSite(t *testing.T) {
 	wants(t, "200", err, "", "")
 	var ask agentcommand.HTTPProxy
 	w.payload(0, &ask)
-	if ask.Method != http.MethodPost || string(ask.Body) != "hello" || ask.Timeout != 5 || !strings.Contains(string(result), `"body":"aGk="`) {
-		t.Errorf("asked %+v, got %s", ask, result)
+	want := agentcommand.HTTPProxy{Method: "POST", URL: "https://10.0.0.1/x", Body: []byte("hello"), Timeout: 5}
+	if diff := cmp.Diff(want, ask); diff != "" || !strings.Contains(string(result), `"body":"aGk="`) {
+		t.Errorf("got %s; asked:\n%s", result, diff)
 	}
 	w.says(`{"status":503}`)
 	_, err = w.run("http.viaSite", `{"url":"https://10.0.0.1/x"}`)

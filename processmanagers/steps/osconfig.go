@@ -6,6 +6,8 @@ import (
 	"net/url"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/better-compute/metal/domain/fault"
 )
 
 // What both kinds leave on the installed OS.
@@ -20,12 +22,16 @@ const (
 // agentConfig is what the installed agent reads: where to join, and with what. Its token is good once.
 type agentConfig struct {
 	Gateway  string `json:"gateway"`
-	CASHA256 string `json:"caSha256,omitempty"`
+	CASHA256 string `json:"caSha256"`
 	Token    string `json:"token"`
 	NodeID   string `json:"nodeId"`
 }
 
 func (v Variables) agentConfig() ([]byte, error) {
+	if v.CASHA256 == "" {
+		return nil, fault.New(fault.InvalidConfig, "the installed agent can't know its control plane without its CA's fingerprint").
+			WithDetail("path", "ports.config.caSha256")
+	}
 	return json.Marshal(agentConfig{Gateway: v.GatewayURL, CASHA256: v.CASHA256, Token: v.JoinToken, NodeID: v.NodeID})
 }
 

@@ -151,6 +151,9 @@ func TestTemplatesOfTheProgram(t *testing.T) {
 	w.config.AgentSHA = ""
 	_, err = w.render("cloud-init", "")
 	wants(t, "an agent that can't be checked", err, fault.InvalidConfig, "")
+	w.config.AgentURL, w.config.CASHA256 = "", ""
+	_, err = w.render("ignition", "")
+	wants(t, "a gateway that can't be checked", err, fault.InvalidConfig, "")
 }
 
 func TestRenderTemplate(t *testing.T) {
