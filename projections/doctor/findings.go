@@ -31,6 +31,7 @@ const (
 	MetalStalled      Code = "metal-stalled"
 	WorkflowsStuck    Code = "workflows-stuck"
 	WorkflowsFailed   Code = "workflows-failed"
+	PassesFailing     Code = "passes-failing"
 	ProjectionStopped Code = "projection-stopped"
 	ProjectionLagging Code = "projection-lagging"
 	ClaimsOrphaned    Code = "orphaned-claims"
@@ -54,6 +55,8 @@ var Codes = []CodeInfo{
 		"look whether a replica of metald runs and what its log says about wake-ups; it goes on by itself once one looks"},
 	{WorkflowsFailed, Info, "a workflow failed within the last day",
 		"read its error with `metalctl workflow get`; `metalctl workflow retry` runs it again from the step that failed"},
+	{PassesFailing, Warning, "a process manager fails at a machine or a workflow again and again, which therefore does not move on",
+		"read the error; it is tried again by itself, at least each minute"},
 	{ProjectionStopped, Critical, "a read model can't apply an event; what it shows is older than the log",
 		"run a program that can apply the event at the position named; it goes on by itself, and no event is skipped"},
 	{ProjectionLagging, Warning, "a read model is behind the log",
@@ -108,7 +111,7 @@ const maxFindings = 1000
 func Findings(ctx context.Context, db projections.DB, in Input) ([]Finding, error) {
 	in = in.complete()
 	found := in.projections()
-	for _, find := range []func(context.Context, projections.DB, Input) ([]Finding, error){failed, stalled, stuck, failedWorkflows, orphaned} {
+	for _, find := range []func(context.Context, projections.DB, Input) ([]Finding, error){failed, stalled, stuck, failedWorkflows, failing, orphaned} {
 		some, err := find(ctx, db, in)
 		if err != nil {
 			return nil, err
