@@ -73,6 +73,9 @@ func power(n contract.Node) string {
 	if n.PowerAction != "" {
 		return n.Power + " (" + n.PowerAction + " asked)"
 	}
+	if n.PowerError != nil {
+		return n.Power + " (power action failed: " + n.PowerError.Message + ")"
+	}
 	return n.Power
 }
 

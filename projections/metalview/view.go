@@ -31,6 +31,7 @@ type View struct {
 	Connectivity      string              `json:"connectivity"`
 	Power             string              `json:"power"`                 // on, off or unknown: as last observed
 	PowerAction       node.PowerAction    `json:"powerAction,omitempty"` // asked for and not yet observed
+	PowerError        *node.Failure       `json:"powerError,omitempty"`  // why the newest power action came to nothing
 	BMC               *BMC                `json:"bmc,omitempty"`         // absent: adopted without one
 	MACs              []string            `json:"macs"`
 	Hardware          *node.Inventories   `json:"hardware,omitempty"`
@@ -70,7 +71,7 @@ func Of(s node.State, version event.Version, position event.Position, at time.Ti
 	v := View{
 		Node: s.ID, Tenant: s.Tenant, Site: s.Site, Pool: s.Pool, Name: s.Name, Labels: s.Labels,
 		Provision: s.Provision, Role: s.Role, Schedulable: s.Schedulable(),
-		Connectivity: Unknown, Power: Unknown, PowerAction: s.PowerAction,
+		Connectivity: Unknown, Power: Unknown, PowerAction: s.PowerAction, PowerError: s.PowerError,
 		MACs: s.MACs, HardwareProfile: s.HardwareProfile, Profile: s.Profile,
 		RescueUp: s.RescueUp, Unrescuing: s.Unrescuing, FailedFrom: s.FailedFrom, LastError: s.LastError,
 		ReleaseUnverified: s.ReleaseUnverified, WipeVerified: s.WipeVerified(),

@@ -83,6 +83,7 @@ type Node struct {
 	Connectivity      string            `json:"connectivity"`
 	Power             string            `json:"power" doc:"on, off or unknown, as last observed"`
 	PowerAction       string            `json:"powerAction,omitempty" doc:"asked for and not yet observed"`
+	PowerError        *node.Failure     `json:"powerError,omitempty" doc:"why the newest power action came to nothing"`
 	BMC               *BMC              `json:"bmc,omitempty" doc:"absent: adopted without one"`
 	MACs              []string          `json:"macs" nullable:"false"`
 	Hardware          *node.Inventories `json:"hardware,omitempty"`
