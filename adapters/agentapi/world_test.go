@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -318,9 +319,8 @@ func (a *agent) try(ctx context.Context, path string, in, out any) (fault.Code, 
 	if err != nil {
 		return "", err
 	}
-	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
+	if err := errors.Join(err, response.Body.Close()); err != nil {
 		return "", err
 	}
 	if response.StatusCode != http.StatusOK {
