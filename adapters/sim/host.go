@@ -3,12 +3,12 @@ package sim
 import (
 	"context"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/better-compute/metal/adapters/agent"
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
 	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/adapters/sim/bmcsim"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/node"
@@ -35,8 +35,9 @@ func (h host) Claims(context.Context) (protocol.Claims, error) {
 // Hardware is the inventory from inside.
 func (h host) Hardware(context.Context) (node.Hardware, error) {
 	s := h.b.m.spec
+	manufacturer, product := bmcsim.Maker(s.Personality)
 	out := node.Hardware{
-		Manufacturer: "Simulated", Product: strings.ToUpper(string(s.Personality)), Serial: s.Serial, UUID: s.UUID, Cores: s.Cores,
+		Manufacturer: manufacturer, Product: product, Serial: s.Serial, UUID: s.UUID, Cores: s.Cores,
 		MemoryBytes: s.MemoryBytes, NICs: h.b.m.nics(),
 	}
 	for _, d := range s.Disks {

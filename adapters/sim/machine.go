@@ -125,11 +125,11 @@ func newMachine(site *Site, spec MachineSpec) (*Machine, error) {
 func (m *Machine) Facts() bmcsim.Facts {
 	s := m.spec
 	f := bmcsim.Facts{
-		Serial: s.Serial, UUID: s.UUID, Tag: s.Serial, Host: m.host, Username: s.Username, Password: s.Password,
+		Serial: s.Serial, UUID: s.UUID, Tag: "SIM-1U", Host: m.host, Username: s.Username, Password: s.Password,
 		Cores: s.Cores, MemoryBytes: s.MemoryBytes,
 	}
-	if s.Personality == bmcsim.Dell { // the serial number of a board, and the service tag beside it
-		f.Serial, f.Tag = "CNSIM00"+s.Serial, s.Serial[len(s.Serial)-min(7, len(s.Serial)):]
+	if s.Personality == bmcsim.Dell { // the board's serial number; what the machine itself calls its own is the service tag
+		f.Serial, f.Tag = "CNSIM00"+s.Serial, s.Serial
 	}
 	for _, n := range s.NICs {
 		f.NICs = append(f.NICs, bmcsim.NIC{Name: n.Name, MAC: n.MAC})

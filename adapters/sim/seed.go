@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -51,6 +52,9 @@ func (c *Config) fill(i int) MachineSpec {
 	}
 	if m.Serial == "" {
 		m.Serial = "SIM" + drawHex(c.Seed, 9, m.Name, "serial")
+		if m.Personality == bmcsim.Dell { // a service tag
+			m.Serial = strings.ToUpper(drawHex(c.Seed, 7, m.Name, "serial"))
+		}
 	}
 	if m.Username == "" {
 		m.Username = "admin"

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
@@ -24,6 +25,7 @@ type AgentConfig struct {
 
 // cloudConfig is as much of cloud-init's user data as the simulated OS understands.
 type cloudConfig struct {
+	Hostname   string `yaml:"hostname"`
 	WriteFiles []struct {
 		Path     string `yaml:"path"`
 		Content  string `yaml:"content"`
@@ -53,7 +55,7 @@ func readUserData(d disk.Device) (hostname string, config AgentConfig, err error
 	if ign, ok := files["config.ign"]; ok {
 		content, err = fromIgnition(ign)
 	} else {
-		content, err = fromCloudInit(files["user-data"])
+		hostname, content, err = fromCloudInit(files["user-data"])
 	}
 	if err != nil {
 		return "", AgentConfig{}, err
@@ -65,13 +67,13 @@ func readUserData(d disk.Device) (hostname string, config AgentConfig, err error
 		Hostname string `yaml:"local-hostname"`
 	}
 	_ = yaml.Unmarshal(files["meta-data"], &meta) // a host without a name goes by the machine's
-	return meta.Hostname, config, nil
+	return cmp.Or(hostname, meta.Hostname), config, nil
 }
 
-func fromCloudInit(userData []byte) ([]byte, error) {
+func fromCloudInit(userData []byte) (hostname string, agentFile []byte, err error) {
 	var c cloudConfig
 	if !strings.HasPrefix(string(userData), "#cloud-config") || yaml.Unmarshal(userData, &c) != nil {
-		return nil, fault.New(fault.InvalidInput, "the user data is no cloud-config")
+		return "", nil, fault.New(fault.InvalidInput, "the user data is no cloud-config")
 	}
 	for _, f := range c.WriteFiles {
 		if f.Path != AgentFile {
@@ -79,12 +81,13 @@ func fromCloudInit(userData []byte) ([]byte, error) {
 		}
 		switch f.Encoding {
 		case "", "text/plain":
-			return []byte(f.Content), nil
+			return c.Hostname, []byte(f.Content), nil
 		case "b64", "base64":
-			return base64.StdEncoding.DecodeString(f.Content)
+			agentFile, err = base64.StdEncoding.DecodeString(f.Content)
+			return c.Hostname, agentFile, err
 		}
 	}
-	return nil, fault.New(fault.NotFound, "the user data has no %s", AgentFile)
+	return "", nil, fault.New(fault.NotFound, "the user data has no %s", AgentFile)
 }
 
 func fromIgnition(config []byte) ([]byte, error) {

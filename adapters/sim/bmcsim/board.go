@@ -31,7 +31,7 @@ const (
 
 // Facts is what a machine is made of.
 type Facts struct {
-	Serial, UUID, Tag string // Tag: the service tag or SKU
+	Serial, UUID, Tag string // Tag: what stands in SKU, a service tag with one maker
 	Host              string // authority that clients reach the controller under
 	Username          string
 	Password          string

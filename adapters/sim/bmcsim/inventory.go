@@ -72,7 +72,11 @@ func (s *Service) driveDoc(i int, d Disk) doc {
 	}
 	out["CapacityBytes"], out["Model"], out["SerialNumber"] = d.Bytes, d.Model, d.Serial
 	if d.WWN != "" {
-		out["Identifiers"] = []doc{{"DurableName": d.WWN, "DurableNameFormat": "NAA"}}
+		format, name := "NAA", strings.TrimPrefix(d.WWN, "0x")
+		if eui, ok := strings.CutPrefix(d.WWN, "eui."); ok {
+			format, name = "EUI", eui
+		}
+		out["Identifiers"] = []doc{{"DurableName": strings.ToUpper(name), "DurableNameFormat": format}}
 	}
 	if s.p.driveFacts == drivesFull {
 		out["MediaType"], out["Protocol"] = "SSD", map[string]string{"nvme": "NVMe", "sata": "SATA", "sas": "SAS"}[d.Transport]

@@ -150,6 +150,15 @@ func Known(name Name) error {
 	return err
 }
 
+// Maker tells who makes the machines of a personality, and what they are called.
+func Maker(name Name) (manufacturer, model string) {
+	p, err := find(name)
+	if err != nil {
+		return "", ""
+	}
+	return p.manufacturer, p.model
+}
+
 func find(name Name) (*personality, error) {
 	i := slices.IndexFunc(personalities, func(p personality) bool { return p.name == name })
 	if i < 0 {
