@@ -169,7 +169,7 @@ func (a *runtime) attend(ctx context.Context) error {
 		case err == nil:
 			pause.reset()
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it broke off because the agent ends
 		case transient(err) && fault.CodeOf(err) != fault.Unauthenticated:
 			a.log.Warn("poll", "error", err)
 			pause.wait(ctx, err)

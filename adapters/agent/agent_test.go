@@ -424,11 +424,11 @@ func TestAnotherCAIsNotTrusted(t *testing.T) {
 		"another name": func(g *gateway, o *Options) { g.server.Certificate = g.issueServer("127.0.0.2").Certificate },
 		"self-made chain": func(g *gateway, o *Options) { // the real CA's certificate, but a server certificate of another
 			key, ca := newCA(t)
-			real := g.ca
+			genuine := g.ca
 			g.caKey, g.ca = key, ca
 			forged := g.issueServer("127.0.0.1")
-			g.server.Certificate, g.server.PrivateKey = [][]byte{forged.Certificate[0], real.Raw}, forged.PrivateKey
-			g.ca = real
+			g.server.Certificate, g.server.PrivateKey = [][]byte{forged.Certificate[0], genuine.Raw}, forged.PrivateKey
+			g.ca = genuine
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,8 @@ func targetOf(ctx context.Context, b agentcommand.BMC, secret func(context.Conte
 // closeWithin is how long giving a connection back may take after the order's own time is over.
 const closeWithin = 5 * time.Second
 
-func invoke(ctx context.Context, driver bmc.Driver, target bmc.Target, op operation, ask agentcommand.Invoke) (*agentcommand.Invoked, error) {
+func invoke(ctx context.Context, driver bmc.Driver, target bmc.Target, op operation, ask agentcommand.Invoke,
+) (*agentcommand.Invoked, error) {
 	machine, err := driver.Open(ctx, target)
 	if err != nil {
 		return nil, driverFault(err)

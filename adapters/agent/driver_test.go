@@ -38,7 +38,7 @@ func (b bare) Close(context.Context) error { b.closed++; return nil }
 
 type full struct{ *board }
 
-func (f full) Learned() json.RawMessage    { return bare{f.board}.Learned() }
+func (f full) Learned() json.RawMessage    { return bare(f).Learned() }
 func (f full) Fingerprint() string         { return "f1" }
 func (f full) Close(context.Context) error { f.closed++; return nil }
 func (f full) note(what ...any) error      { f.asked = append(f.asked, what...); return f.err }

@@ -84,7 +84,7 @@ func decode[T any, P interface {
 	if err := in.Decode(&out); err != nil {
 		return out, fault.Invalid(fault.Issue{Path: "payload", Message: err.Error()})
 	}
-	if _, err := in.Token(); err != io.EOF { //nolint:errorlint // the decoder gives the bare value
+	if _, err := in.Token(); err != io.EOF {
 		return out, fault.Invalid(fault.Issue{Path: "payload", Message: "there is more than one value"})
 	}
 	if issues := P(&out).Check(); len(issues) > 0 {

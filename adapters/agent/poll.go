@@ -20,7 +20,7 @@ func (a *runtime) pollOnce(ctx context.Context, session protocol.SessionAnswer) 
 	wait := time.Duration(session.PollSeconds * float64(time.Second))
 	room := a.book.free(a.Room)
 	if room == 0 {
-		if a.waitForRoom(ctx, min(heartbeat, max(wait/3, time.Second))) || ctx.Err() != nil {
+		if a.waitForRoom(ctx, min(heartbeat, max(wait/3, time.Second))) {
 			return nil
 		}
 		wait = 0
@@ -43,17 +43,18 @@ func (a *runtime) pollOnce(ctx context.Context, session protocol.SessionAnswer) 
 	return nil
 }
 
-// waitForRoom waits until an order ends, and tells whether one did.
+// waitForRoom waits until an order ends or ctx does, and tells whether one of them did.
 func (a *runtime) waitForRoom(ctx context.Context, most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-a.freed:
 		return true
-	case <-timer.C:
 	case <-ctx.Done():
+		return true
+	case <-timer.C:
+		return false
 	}
-	return false
 }
 
 // take starts the orders that are new and answers the others from the journal. It gives how many are new.

@@ -67,7 +67,11 @@ func TestProxyLooksAgainAtConnect(t *testing.T) {
 	check(t, err)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
 	check(t, err)
-	if _, err := g.client().Do(req); fault.CodeOf(proxyFault(err)) != fault.Forbidden {
+	answer, err := g.client().Do(req)
+	if err == nil {
+		_ = answer.Body.Close()
+	}
+	if fault.CodeOf(proxyFault(err)) != fault.Forbidden {
 		t.Errorf("got %v", err)
 	}
 }

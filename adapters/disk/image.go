@@ -100,12 +100,11 @@ func (w *writing) run(ctx context.Context, source io.Reader) (Written, error) {
 	if err != nil {
 		return Written{}, err
 	}
-	written := int64(0)
+	write := w.stream
 	if isSparse {
-		written, err = w.sparse(ctx, raw)
-	} else {
-		written, err = w.stream(ctx, raw)
+		write = w.sparse
 	}
+	written, err := write(ctx, raw)
 	if err != nil {
 		return Written{}, err
 	}
@@ -136,8 +135,8 @@ func (w *writing) stream(ctx context.Context, raw io.Reader) (int64, error) {
 	buffer := make([]byte, chunk)
 	var at int64
 	for {
-		n, err := fill(raw, buffer)
-		if err != nil && err != io.EOF { //nolint:errorlint // the bare value is the proven end; a wrapped one is a fault
+		n, ended, err := fill(raw, buffer)
+		if err != nil {
 			return at, err
 		}
 		if n > 0 {
@@ -146,20 +145,26 @@ func (w *writing) stream(ctx context.Context, raw io.Reader) (int64, error) {
 			}
 			at += int64(n)
 		}
-		if err != nil {
+		if ended {
 			return at, nil
 		}
 	}
 }
 
-// fill reads until p is full or the reader ends, whose error it gives as it is.
-func fill(r io.Reader, p []byte) (n int, err error) {
-	for n < len(p) && err == nil {
-		var more int
-		more, err = r.Read(p[n:])
+// fill reads until p is full or the reader has ended. Only a bare io.EOF is the end, which proven gives once all is proven;
+// a wrapped one is a fault.
+func fill(r io.Reader, p []byte) (n int, ended bool, err error) {
+	for n < len(p) {
+		more, err := r.Read(p[n:])
 		n += more
+		if err == io.EOF {
+			return n, true, nil
+		}
+		if err != nil {
+			return n, false, err
+		}
 	}
-	return n, err
+	return n, false, nil
 }
 
 // put writes one piece, in order; the first is kept back.
@@ -260,7 +265,7 @@ func (s *served) Read(p []byte) (int, error) {
 	s.read += int64(n)
 	s.w.digest.Write(p[:n])
 	s.w.progress(99*float64(s.read)/float64(s.w.image.Bytes), "writing the image")
-	if err != nil && err != io.EOF { //nolint:errorlint // as readers give it
+	if err != nil && err != io.EOF {
 		return n, fault.Wrap(err, fault.DriverError, "reading the image broke off after %d of %d bytes: %v", s.read, s.w.image.Bytes, err)
 	}
 	return n, err
@@ -304,7 +309,7 @@ func (p *proven) Read(b []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	if err != io.EOF { //nolint:errorlint // as decompressors give it
+	if err != io.EOF {
 		return n, p.broken(err)
 	}
 	if err := p.served.prove(); err != nil {

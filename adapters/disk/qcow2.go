@@ -80,8 +80,8 @@ func parseQcow2(h []byte) (qcow2Header, error) {
 // sparse spools a qcow2 file, and writes the disk that it describes.
 func (w *writing) sparse(ctx context.Context, raw io.Reader) (int64, error) {
 	first := make([]byte, chunk)
-	n, err := fill(raw, first)
-	if err != nil && err != io.EOF { //nolint:errorlint // the bare value is the proven end
+	n, _, err := fill(raw, first)
+	if err != nil {
 		return 0, err
 	}
 	header, invalid := parseQcow2(first[:n])
@@ -127,8 +127,8 @@ func (s *spool) write(p []byte) error {
 
 func (s *spool) fill(ctx context.Context, raw io.Reader, buffer []byte) error {
 	for {
-		n, err := fill(raw, buffer)
-		if err != nil && err != io.EOF { //nolint:errorlint // the bare value is the proven end
+		n, ended, err := fill(raw, buffer)
+		if err != nil {
 			return err
 		}
 		if n > 0 {
@@ -136,7 +136,7 @@ func (s *spool) fill(ctx context.Context, raw io.Reader, buffer []byte) error {
 				return err
 			}
 		}
-		if err != nil {
+		if ended {
 			return nil
 		}
 	}

@@ -24,7 +24,7 @@ func verify(digest, signature []byte, signer string) error {
 	if err != nil {
 		return err
 	}
-	ok := false
+	var ok bool
 	switch key := key.(type) {
 	case ed25519.PublicKey:
 		ok = ed25519.Verify(key, digest, signature)

@@ -97,7 +97,7 @@ func fetch(t *testing.T, url string, status int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != status {
 		t.Errorf("%s: %s, %v", url, answer.Status, err)
