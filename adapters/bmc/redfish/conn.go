@@ -36,6 +36,7 @@ type conn struct {
 	barred   time.Time // until then they are not tried again
 	bar      time.Duration
 	basicFor time.Time // until then sessions are not tried: the controller has none left
+	renewed  time.Time // when a session was last taken for dead
 	users    int
 	retired  bool // no further Open takes it
 	over     bool // its driver is closed

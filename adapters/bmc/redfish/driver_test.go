@@ -436,6 +436,55 @@ func TestAccelerators(t *testing.T) {
 	}
 }
 
+// TestSessionsThatDie is a controller that forgets its sessions under a caller with many requests at once.
+func TestSessionsThatDie(t *testing.T) {
+	s := newService(t)
+	m := s.open(t)
+	for range 5 {
+		must(t, ignore(m.Identify(t.Context())))
+		m.c.mu.Lock()
+		m.c.renewed = time.Time{} // long ago
+		m.c.mu.Unlock()
+		s.mu.Lock()
+		clear(s.sessions)
+		s.mu.Unlock()
+		got, err := m.Inspect(t.Context())
+		must(t, err)
+		if got.Sources["nics"] != complete || got.Sources["drives"] != complete {
+			t.Errorf("%+v", got.Sources)
+		}
+	}
+	if s.logins != 6 {
+		t.Errorf("%d logins", s.logins)
+	}
+}
+
+// TestForbiddenParts is a service that answers 401 for parts that an account may not see: that is no reason to log in
+// over and over.
+func TestForbiddenParts(t *testing.T) {
+	s := newService(t)
+	var links []string
+	for _, n := range []string{"2", "3", "4", "5", "6", "7"} {
+		links = append(links, systemPath+"/EthernetInterfaces/"+n)
+	}
+	s.docs[systemPath+"/EthernetInterfaces"] = group(append(links, systemPath+"/EthernetInterfaces/1")...)
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if slices.Contains(links, r.URL.Path) {
+			refuse(w, http.StatusUnauthorized, "Base.1.8.InsufficientPrivilege", "The account may not do this.")
+			return true
+		}
+		return false
+	}
+	got, err := s.open(t).Inspect(t.Context())
+	must(t, err)
+	if len(got.Hardware.NICs) != 1 || got.Sources["nics"] != partial {
+		t.Errorf("%+v", got)
+	}
+	if s.logins > 2 {
+		t.Errorf("%d logins", s.logins)
+	}
+}
+
 // TestTokenStaysHome is a service that redirects elsewhere: the token must not follow.
 func TestTokenStaysHome(t *testing.T) {
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

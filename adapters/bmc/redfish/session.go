@@ -24,14 +24,14 @@ type login struct {
 }
 
 // authTries counts what one operation saw of 401 and 403.
-type authTries struct{ same, anew, forbidden int }
+type authTries struct{ same, forbidden int }
 
 const (
 	deniedLimit = 2                // refusals in a row that mean bad credentials; less where the account would be locked
 	firstBar    = 5 * time.Minute  // how long refused credentials are held back, doubling
 	longestBar  = time.Hour        //
 	noSessions  = 5 * time.Minute  // how long a controller without a free session is spoken to by basic authentication
-	freshTicket = 30 * time.Second // a 403 to a session that is younger is about rights, not about the session
+	freshTicket = 30 * time.Second // what is refused to a session that is younger is refused for other reasons
 )
 
 // authorize gives the ticket for r, logging in where there is none. A login goes on when its caller has gone: cut off, it
@@ -205,14 +205,30 @@ func (c *conn) denied(ctx context.Context, t *ticket, a *answer, n *authTries) (
 	if t.basic {
 		return true, c.refused(ctx, a)
 	}
-	if n.same++; n.same%2 == 1 && n.anew < 2 {
+	if n.same++; n.same%2 == 1 {
 		return true, nil
 	}
-	c.drop(ctx, t)
-	if n.anew++; n.anew > 2 {
+	if !c.mayRenew(t) {
 		return false, rejected().WithDetail("status", a.status)
 	}
+	c.drop(ctx, t)
 	return true, nil
+}
+
+// mayRenew allows one new session in a while: a resource that answers 401 to a fresh one will do so to the next. Where
+// another caller has made one already, that is used.
+func (c *conn) mayRenew(t *ticket) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ticket != t {
+		return true
+	}
+	now := c.d.o.Now()
+	if now.Sub(c.renewed) < freshTicket {
+		return false
+	}
+	c.renewed = now
+	return true
 }
 
 func (c *conn) accepted(t *ticket) {
