@@ -119,9 +119,18 @@ func (p port) Discard(ctx context.Context, offset, length int64) (zeroes bool, e
 }
 
 func (p port) SecureErase(ctx context.Context, progress disk.Progress) error {
-	return p.on.with(func() error { return p.medium.SecureErase(ctx, progress) })
+	return p.erase(progress, func(quiet disk.Progress) error { return p.medium.SecureErase(ctx, quiet) })
 }
 
 func (p port) CryptoErase(ctx context.Context, progress disk.Progress) error {
-	return p.on.with(func() error { return p.medium.CryptoErase(ctx, progress) })
+	return p.erase(progress, func(quiet disk.Progress) error { return p.medium.CryptoErase(ctx, quiet) })
+}
+
+// erase tells how far it is only once the power is let go of: whoever listens may take his time.
+func (p port) erase(progress disk.Progress, erase func(quiet disk.Progress) error) error {
+	if err := p.on.with(func() error { return erase(func(float64, string) {}) }); err != nil {
+		return err
+	}
+	progress(100, "")
+	return nil
 }
