@@ -137,6 +137,7 @@ func TestInputsOfShippedSteps(t *testing.T) {
 		{"wait.observed", `{"power":"off"}`, ""},
 		{"http.viaSite", `{"url":"https://10.0.0.1:50000/machine/version","poll":true}`, ""},
 		{"http.viaSite", `{"url":"/x"}`, "url"},
+		{"http.viaSite", `{"url":"https://10.0.0.1/","header":{"x":"secret:00000000-0000-0000-0000-0000000000aa"}}`, "header"},
 		{"bmc.verify", `{"x":1}`, "x"},
 	} {
 		spec, _ := c.Find(test.step)

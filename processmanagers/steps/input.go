@@ -64,8 +64,12 @@ func decode[I any](raw json.RawMessage) (in I, wrong []fault.Issue) {
 		if !there && f.required {
 			wrong = append(wrong, fault.Issue{Path: f.name, Message: "is needed"})
 		}
-		if there {
-			wrong = append(wrong, f.set(into.Field(f.index), value)...)
+		if !there {
+			continue
+		}
+		wrong = append(wrong, f.set(into.Field(f.index), value)...)
+		if bytes.Contains(value, []byte(`"secret:`)) { // an agent that is sent a reference may fetch what it stands for
+			wrong = append(wrong, fault.Issue{Path: f.name, Message: "holds a reference to a secret, which no profile may hand out"})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
