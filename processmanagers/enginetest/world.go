@@ -131,6 +131,16 @@ func (w *World) Process(store event.Store) (*commands.Service, []processmanagers
 	return service, w.parts().Managers(service, w.wakeEngine)
 }
 
+// Older makes the engine of a process that has only the shipped steps.
+func (w *World) Older(t testing.TB) processmanagers.Manager {
+	t.Helper()
+	parts := w.parts()
+	catalog, err := steps.NewCatalog(w.Options.Kinds, steps.Shipped())
+	w.must(err)
+	parts.Catalog, parts.Profiles = catalog, nil
+	return parts.Managers(parts.Service(w.Log), w.wakeEngine)[1]
+}
+
 // Parts is what the processes of one installation share.
 type Parts struct {
 	Kinds    []agentcommand.Kind

@@ -254,3 +254,33 @@ func TestWhatFollowsAnAbortWaitsForItsCleanup(t *testing.T) {
 		t.Error("no other workflow was started")
 	}
 }
+
+// The node decides on a retry first; where the process died before the workflow heard of it, whoever looks next goes on.
+func TestARetryThatOnlyTheNodeKnowsOf(t *testing.T) {
+	broken := true
+	w, _ := rig(t, node.Enrolling, func(o *enginetest.Options) {
+		usual := o.Answer
+		o.Answer = func(w *enginetest.World, c agentcommand.State) enginetest.Answer {
+			if broken {
+				return enginetest.Answer{Status: agentcommand.Failed, Reason: "no route to the BMC"}
+			}
+			return usual(w, c)
+		}
+	})
+	w.Run(nil)
+	wantFailed(t, w, fault.DriverError, "no route to the BMC")
+	failed := w.Workflow().Workflow
+	broken = false
+	dying, _ := w.Process(&enginetest.Mortal{Store: w.Log, DieAt: 1, After: true})
+	if _, err := dying.RetryWorkflow(t.Context(), enginetest.Operator(), failed, ""); err == nil || w.State().Provision != node.Enrolling {
+		t.Fatalf("the node is %s, and the verb says %v", w.State().Provision, err)
+	}
+	w.Run(nil)
+	if n := w.State(); n.Provision != node.Ready {
+		t.Errorf("the node is %s (%+v)", n.Provision, n.LastError)
+	}
+	again, _, err := w.Outside.Workflow(t.Context(), failed)
+	if err != nil || again.Run != 2 || again.Status != workflow.Succeeded {
+		t.Errorf("the workflow is %s in run %d (%v)", again.Status, again.Run, err)
+	}
+}

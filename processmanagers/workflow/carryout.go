@@ -42,10 +42,10 @@ func (p *pass) carryOut(ctx context.Context, step workflow.Step, handed *handed)
 	return p.ask(ctx, c, definition)
 }
 
+// unknownStep is what a program says of a workflow that another version has made: that version may carry the step out.
 func unknownStep(step workflow.Step) error {
-	return fault.New(fault.InvalidConfig, "this program has no step %s any more", step.Action).
-		WithDetail("path", "use").WithDetail("action", step.Action).
-		WithRemedy("run a program that has it, or abort the workflow")
+	return fault.New(fault.Unavailable, "this version has no step %s", step.Action).
+		WithRemedy("run the version that has it, or abort the workflow")
 }
 
 // context is what the step's code sees of the world. What it may send is what the workflow was created with.

@@ -46,6 +46,7 @@ type Engine struct {
 	ports   steps.Ports
 	clock   commands.Clock
 	logger  *slog.Logger
+	memory  *memory
 }
 
 // New makes an engine. The clock is that of the log's store, where it has one. The engine sends agent commands itself: the
@@ -57,7 +58,10 @@ func New(service *commands.Service, catalog *steps.Catalog, ports steps.Ports, c
 	if logger == nil {
 		logger = slog.Default()
 	}
-	return &Engine{service: service, catalog: catalog, ports: ports, clock: clock, logger: logger}
+	return &Engine{
+		service: service, catalog: catalog, ports: ports, clock: clock, logger: logger,
+		memory: &memory{values: map[id.Workflow][]string{}},
+	}
 }
 
 // Manager is the engine as a process manager. Its key is a node's id, or the workflow's where it is about no node.
@@ -205,7 +209,8 @@ func (p *pass) attempt(ctx context.Context, step workflow.Step) (again time.Dura
 	left := step.Deadline.Sub(p.clock())
 	running, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	handed := &handed{}
+	handed := p.memory.recall(p.w.Workflow)
+	defer func() { p.memory.keep(p.w.Workflow, p.w.Status.Active(), handed) }()
 	p.stale = !id.IsZero(p.node.ID)
 	result, err := p.carryOut(running, step, handed)
 	pause, waits := steps.IsNotReady(err)

@@ -316,6 +316,56 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
+// What an agent was handed in an earlier look at the step is taken out of what it says later.
+func TestSecretsOfAnEarlierLookStayOut(t *testing.T) {
+	relay := steps.Define(profile.Spec{
+		ID: "test.relay", Timeout: time.Minute, Relays: []profile.Where{profile.OnSite}, Sends: []string{"test.job"},
+	}, func(ctx context.Context, c *steps.Context, _ steps.None) (any, error) {
+		return c.AwaitCommand(ctx, steps.Order{Kind: "test.job", Role: agentcommand.RoleSite, Make: func() (any, error) {
+			_, token, err := c.Ports.Tokens.Mint(ctx, steps.JoinToken{Key: c.Key})
+			if err != nil {
+				return nil, err
+			}
+			_, err = c.Ports.Secrets.Put(ctx, c.Key, []byte(token))
+			return job{Do: "boot"}, err
+		}})
+	})
+	var token string
+	w := deploying(t, enginetest.Options{Steps: []steps.Step{relay}, Answer: func(w *enginetest.World, _ agentcommand.State) enginetest.Answer {
+		for _, minted := range w.Secrets.Minted {
+			token = minted
+		}
+		return enginetest.Answer{Status: agentcommand.Failed, Reason: "no such token: " + token}
+	}}, `{"id": "p", "version": 1, "target": "metal", "steps": [{"use": "test.relay", "id": "relay", "on": "site"}]}`)
+	w.Run(nil)
+	wantEnd(t, w, workflow.Failed, node.Failed)
+	if token == "" {
+		t.Fatal("no token was minted")
+	}
+	for _, r := range w.Events() {
+		if r.Stream.Category() != agentcommand.Category && strings.Contains(string(r.Data), token) {
+			t.Errorf("%s holds it: %s", r.Type, r.Data)
+		}
+	}
+	if got := find(t, w, "relay"); !strings.Contains(got.Error.Message, "no such token: [redacted]") {
+		t.Errorf("the error is %q", got.Error.Message)
+	}
+}
+
+// A workflow that a newer version has made is left to that version.
+func TestAStepOfANewerVersionIsLeftToIt(t *testing.T) {
+	text := `{"id": "p", "version": 1, "target": "metal", "steps": [{"use": "test.new", "id": "new"}]}`
+	w := deploying(t, enginetest.Options{Steps: []steps.Step{code("test.new", ok)}}, text)
+	w.Run(func() bool { return w.Workflow().Exists() })
+	older := w.Older(t)
+	again, err := older.Reconcile(t.Context(), w.Node.String())
+	if err != nil || again <= 0 {
+		t.Errorf("the older version looks again in %v, with %v", again, err)
+	}
+	w.Run(nil)
+	wantEnd(t, w, workflow.Succeeded, node.Deployed)
+}
+
 func TestWhatAStepMayNotDo(t *testing.T) {
 	undeclared := code("test.sly", func(ctx context.Context, c *steps.Context) (any, error) {
 		c.Step.Sends = []string{"test.erase"}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,27 +18,81 @@ import (
 	"github.com/better-compute/metal/processmanagers/steps"
 )
 
-// handed is the secrets that one run of a step was given or put away. None may be in what the run leaves behind: results,
-// errors and payloads are in the log, for everybody who may read the workflow.
+// handed is the secrets that a step was given or put away. None may be in what it leaves behind: results, errors and payloads
+// are in the log, for everybody who may read the workflow.
 type handed struct {
-	mu    sync.Mutex
-	forms []string
+	mu     sync.Mutex
+	values []string
+	forms  []string // of the values, as they may be written
 }
 
 // shortest is the length in bytes below which a value is no secret that could be told from ordinary text.
 const shortest = 6
 
 func (h *handed) add(value []byte) {
+	value = bytes.TrimSpace(value)
 	if len(value) < shortest {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if slices.Contains(h.values, string(value)) {
+		return
+	}
+	h.values = append(h.values, string(value))
 	h.forms = append(h.forms, string(value), hex.EncodeToString(value),
 		base64.RawStdEncoding.EncodeToString(value), base64.RawURLEncoding.EncodeToString(value))
-	if trimmed := bytes.TrimSpace(value); len(trimmed) < len(value) && len(trimmed) >= shortest {
-		h.forms = append(h.forms, string(trimmed))
+}
+
+// small gives the values that are worth keeping from one look at a workflow to the next: what an agent was handed a while ago
+// may stand in what it says now.
+func (h *handed) small() (values []string) {
+	const most = 512
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, v := range h.values {
+		if len(v) <= most {
+			values = append(values, v)
+		}
 	}
+	return values
+}
+
+// memory is the small secrets of the workflows that run, as far as this process handed them out.
+type memory struct {
+	mu     sync.Mutex
+	values map[id.Workflow][]string
+}
+
+// remembered bounds the workflows in memory.
+const remembered = 4096
+
+func (m *memory) recall(w id.Workflow) *handed {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := &handed{}
+	for _, v := range m.values[w] {
+		h.add([]byte(v))
+	}
+	return h
+}
+
+// keep replaces what is known of a workflow; one that is over is forgotten.
+func (m *memory) keep(w id.Workflow, active bool, h *handed) {
+	values := h.small()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !active || len(values) == 0 {
+		delete(m.values, w)
+		return
+	}
+	if _, known := m.values[w]; !known && len(m.values) >= remembered {
+		for other := range m.values {
+			delete(m.values, other)
+			break
+		}
+	}
+	m.values[w] = values
 }
 
 // in tells whether JSON holds a secret anywhere.
