@@ -200,7 +200,10 @@ func TestConcurrency(t *testing.T) {
 			}
 			defer put.Unlock()
 		}
-		time.Sleep(2 * time.Millisecond) // so that requests meet
+		select { // a controller takes its time, so that requests meet
+		case <-time.After(2 * time.Millisecond):
+		case <-r.Context().Done():
+		}
 		return false
 	}
 	d := s.driver(t, Options{Concurrency: 3})
