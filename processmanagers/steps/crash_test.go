@@ -28,7 +28,7 @@ func TestKilledAfterEveryAgentCommand(t *testing.T) {
 		{"boot.entry", ``, nil},
 		{"boot.clear", ``, nil},
 		{"metal.ensureRamdisk", ``, func(w *world) { w.boots(0, time.Minute) }},
-		{"metal.ensureRamdisk", ``, func(w *world) { w.boots(2, time.Minute) }},
+		{"metal.ensureRamdisk", ``, func(w *world) { w.boots(1, time.Minute) }},
 		{"inspect.outOfBand", ``, nil},
 		{"inspect.hardware", ``, func(w *world) { w.says(`{"cores":1}`) }},
 		{"burnin.memory", ``, func(w *world) { w.says(`{"parts":[]}`) }},

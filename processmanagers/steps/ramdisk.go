@@ -35,8 +35,9 @@ type ramdiskUp struct {
 }
 
 // bootRounds is how often a machine is sent into the ramdisk before the step gives up. Firmware accepts an override, reads it
-// back, and boots the disk all the same; or its NIC was not ready. Only an agent that shows up is proof.
-const bootRounds = 3
+// back, and boots the disk all the same; or its NIC was not ready. Only an agent that shows up is proof. More rounds would be
+// shorter ones, and a big machine takes a quarter of an hour to start: it must not be cycled before it has.
+const bootRounds = 2
 
 func ramdiskSteps() []Step {
 	step := Define(profile.Spec{
