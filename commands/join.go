@@ -53,7 +53,8 @@ func (s *Service) Join(ctx context.Context, call Call, in JoinFacts) (agent.Stat
 	case jointoken.RoleDiscovery, jointoken.RoleProvisioned:
 		use.Agent = agent.Of(use.Node)
 	}
-	if err := s.enter(ctx, call, token, use, in); err != nil {
+	keeps, err := s.enter(ctx, call, token, use, in)
+	if err != nil {
 		return agent.State{}, err
 	}
 	issued, err := in.Issue(use.Agent, use.Node, in.Role)
@@ -63,12 +64,14 @@ func (s *Service) Join(ctx context.Context, call Call, in JoinFacts) (agent.Stat
 	done, err := s.onAgent(ctx, call, use.Agent, agent.Join{Facts: agent.Joined{
 		Agent: use.Agent, Role: in.Role, Tenant: token.Tenant, Site: token.Site, Node: use.Node, JoinToken: token.Token,
 		Claims: in.Claims, Name: in.Name, Version: in.Version, Certificate: issued,
+		Keeps: keeps,
 	}})
 	return done.State, err
 }
 
-// enter spends the token, where the machine may come in; with role node it makes the node.
-func (s *Service) enter(ctx context.Context, call Call, token jointoken.State, use jointoken.Use, in JoinFacts) error {
+// enter spends the token, where the machine may come in; with role node it makes the node. Keeps: the machine is in rescue, and
+// goes back to the OS that has a certificate already.
+func (s *Service) enter(ctx context.Context, call Call, token jointoken.State, use jointoken.Use, in JoinFacts) (keeps bool, err error) {
 	redeem := func() error {
 		call := call
 		call.IfMatch, call.Command = nil, freshCommand()
@@ -79,19 +82,19 @@ func (s *Service) enter(ctx context.Context, call Call, token jointoken.State, u
 	}
 	switch token.Role {
 	case jointoken.RoleSite:
-		return redeem()
+		return false, redeem()
 	case jointoken.RoleNode:
-		return s.bringNode(ctx, call, token, use, in, redeem)
+		return false, s.bringNode(ctx, call, token, use, in, redeem)
 	case jointoken.RoleDiscovery, jointoken.RoleProvisioned:
 	}
 	to, err := load(ctx, s, node.Decider, node.StreamOf(use.Node))
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := expected(to.state, token.Workflow, in.Role); err != nil {
-		return err
+		return false, err
 	}
-	return redeem()
+	return to.state.Provision == node.Rescue && in.Role == agent.RoleRamdisk, redeem()
 }
 
 // expected refuses an agent that the node does not wait for. A token that a workflow made is good while that workflow is the

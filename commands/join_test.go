@@ -244,3 +244,46 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("%d certificates are known, %v", len(known.Certificates), err)
 	}
 }
+
+// The ramdisk of a rescue joins beside the installed OS, which comes back afterwards with the certificate it had.
+func TestRescueAndBack(t *testing.T) {
+	w := newWorld(t)
+	ctx := context.Background()
+	n := w.enrolled(t, machine(w.pool, "10.0.0.1")).State.ID
+	w.ready(t, n)
+	if _, err := w.Deploy(ctx, system(), n, imageHost); err != nil {
+		t.Fatal(err)
+	}
+	join := func(role jointoken.Role, as agent.Role) *signer {
+		t.Helper()
+		running, err := w.StartWorkflow(ctx, system(), n, imageHost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wf := running.State.Workflow.ID
+		_, token, err := w.MintJoinToken(ctx, system(), jointoken.Minted{Role: role, Node: n, Workflow: wf, ExpiresAt: at("2026-12-01T12:00:00Z")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &signer{key: newKey(t)}
+		s.cert = certificateOf(s.key, w.clock.read())
+		if _, err := w.Join(ctx, system(), s.facts(token, as)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.OpenSession(ctx, system(), commands.AgentOf(n), s.cert.Fingerprint, as, fresh().String(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Complete(ctx, system(), n, wf, ""); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	os := join(jointoken.RoleProvisioned, agent.RoleNode)
+	if _, err := w.Rescue(ctx, system(), n); err != nil {
+		t.Fatal(err)
+	}
+	join(jointoken.RoleDiscovery, agent.RoleRamdisk)
+	if _, err := w.OpenSession(ctx, system(), commands.AgentOf(n), os.cert.Fingerprint, agent.RoleNode, "back", ""); err != nil {
+		t.Errorf("the installed OS after a rescue: %v", err)
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
 	"github.com/better-compute/metal/adapters/pki"
 	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/node"
@@ -154,7 +155,7 @@ func (g *Gateway) routes() http.Handler {
 	r.Post(protocol.PathProgress, authenticated(g, smallBody, g.progress))
 	r.Post(protocol.PathResult, authenticated(g, resultBody, g.result))
 	r.Post(protocol.PathSecret, authenticated(g, smallBody, g.secret))
-	r.Post(protocol.PathRenew, authenticated(g, smallBody, g.renew))
+	r.Post(protocol.PathRenew, by(g, agent.State.MayRenew, smallBody, g.renew))
 	r.Post(protocol.PathClose, authenticated(g, smallBody, g.closeSession))
 	r.NotFound(func(w http.ResponseWriter, _ *http.Request) { writeProblem(w, http.StatusNotFound, errNoPath) })
 	r.MethodNotAllowed(func(w http.ResponseWriter, _ *http.Request) {

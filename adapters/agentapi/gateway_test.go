@@ -518,7 +518,17 @@ func TestCertificatesThatDoNotWork(t *testing.T) {
 	if code := as(second); code != fault.Unauthenticated {
 		t.Errorf("an expired one: %s", code)
 	}
-	w.clock.move(-48 * time.Hour)
+	a.current = second
+	a.reconnect()
+	_, key, err = ed25519.GenerateKey(rand.Reader)
+	fatal(t, err)
+	if code := a.call(protocol.PathRenew, protocol.RenewRequest{CSR: a.csr(key)}, &renewed); code != "" {
+		t.Errorf("renewing an expired one: %s", code)
+	}
+	if code := as(tls.Certificate{Certificate: [][]byte{renewed.Certificate}, PrivateKey: key}); code != "" {
+		t.Errorf("what it was renewed to: %s", code)
+	}
+	second = a.current
 	if _, err := w.RevokeAgent(t.Context(), system(), w.agentID(a), "stolen"); err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (g *Gateway) poll(ctx context.Context, who caller, in protocol.PollRequest)
 func (g *Gateway) attend(ctx context.Context, who caller, in protocol.PollRequest, waiting *poll, until time.Time,
 ) (protocol.PollAnswer, error) {
 	for {
-		again, err := g.authenticate(ctx, who.ID, who.certificate.Fingerprint)
+		again, err := g.authenticate(ctx, who.ID, who.certificate.Fingerprint, agent.State.Authenticates)
 		if err == nil {
 			err = again.inSession(in.BootID)
 		}

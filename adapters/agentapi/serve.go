@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 )
@@ -40,8 +41,12 @@ func handle[In, Out any](g *Gateway, most int64, do func(*http.Request, In) (Out
 
 // authenticated is handle for callers with a certificate that is good.
 func authenticated[In, Out any](g *Gateway, most int64, do func(context.Context, caller, In) (Out, error)) http.HandlerFunc {
+	return by(g, agent.State.Authenticates, most, do)
+}
+
+func by[In, Out any](g *Gateway, is credential, most int64, do func(context.Context, caller, In) (Out, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		who, err := g.whois(r)
+		who, err := g.whois(r, is)
 		if err != nil {
 			g.refuse(w, r, err)
 			return
@@ -93,6 +98,11 @@ func malformed(err error) string {
 func (g *Gateway) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
+		select {
+		case <-g.closing: // the agent is to go to another gateway
+			w.Header().Set("Connection", "close")
+		default:
+		}
 		seen := &statusWriter{ResponseWriter: w}
 		defer func() {
 			if what := recover(); what != nil {

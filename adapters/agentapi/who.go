@@ -100,8 +100,11 @@ func (g *Gateway) agent(ctx context.Context, a id.Agent, fresh bool) (agent.Stat
 	return state, err
 }
 
+// credential judges a certificate: agent.State's Authenticates or MayRenew.
+type credential func(s agent.State, fingerprint string, now time.Time) (agent.Certificate, error)
+
 // whois finds who calls, by the certificate of the connection. Errors: UNAUTHENTICATED.
-func (g *Gateway) whois(r *http.Request) (caller, error) {
+func (g *Gateway) whois(r *http.Request, is credential) (caller, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return caller{}, fault.New(fault.Unauthenticated, "a client certificate is needed").WithRemedy("join first")
 	}
@@ -115,25 +118,26 @@ func (g *Gateway) whois(r *http.Request) (caller, error) {
 		}
 		g.known.own(fingerprint, a)
 	}
-	return g.authenticate(r.Context(), a, fingerprint)
+	return g.authenticate(r.Context(), a, fingerprint, is)
 }
 
 // authenticate checks that a certificate is one of the agent's present ones. The first use of a renewed one is recorded.
-func (g *Gateway) authenticate(ctx context.Context, a id.Agent, fingerprint string) (caller, error) {
+func (g *Gateway) authenticate(ctx context.Context, a id.Agent, fingerprint string, is credential) (caller, error) {
 	state, err := g.agent(ctx, a, false)
 	if err != nil {
 		return caller{}, unknownAgent(err)
 	}
-	with, err := state.Authenticates(fingerprint, g.Clock())
+	now := g.Clock()
+	with, err := is(state, fingerprint, now)
 	if err != nil { // what is remembered may be older than a join at another gateway
 		if state, err = g.agent(ctx, a, true); err != nil {
 			return caller{}, unknownAgent(err)
 		}
-		if with, err = state.Authenticates(fingerprint, g.Clock()); err != nil {
+		if with, err = is(state, fingerprint, now); err != nil {
 			return caller{}, err
 		}
 	}
-	if state.Current[0] != fingerprint {
+	if state.InUse(with.Role) != fingerprint && !now.After(with.NotAfter) {
 		if state, err = g.Service.UseCertificate(ctx, g.call(a), a, fingerprint); err != nil {
 			return caller{}, err
 		}

@@ -78,7 +78,7 @@ type State struct {
 	SessionAt time.Time `json:"sessionAt,omitzero"` // when it was opened
 
 	Certificates []Certificate `json:"certificates"` // every one ever, in the order of issue
-	Current      []string      `json:"current"`      // fingerprints that authenticate; the one in use first
+	Current      []string      `json:"current"`      // fingerprints that authenticate; of each role the one in use first
 	Revoked      string        `json:"revoked,omitempty"`
 }
 
@@ -97,6 +97,37 @@ func Find(in []Certificate, fingerprint string) (Certificate, bool) {
 		return Certificate{}, false
 	}
 	return in[i], true
+}
+
+// InUse is the certificate of a role that the agent uses; a renewed one waits behind it. Empty: there is none.
+func (s State) InUse(r Role) string {
+	for _, fingerprint := range s.Current {
+		if c, _ := s.Certificate(fingerprint); c.Role == r {
+			return fingerprint
+		}
+	}
+	return ""
+}
+
+// otherRoles are the certificates that authenticate and are not of a role.
+func (s State) otherRoles(r Role) []string {
+	return slices.DeleteFunc(slices.Clone(s.Current), func(fingerprint string) bool {
+		c, _ := s.Certificate(fingerprint)
+		return c.Role == r
+	})
+}
+
+// RenewGrace is how long after its end a certificate can still be renewed: a machine that was off for a weekend comes back.
+// Whether it is one of the agent's present ones, and not revoked, its stream says.
+const RenewGrace = 90 * 24 * time.Hour
+
+// MayRenew gives the certificate if it is one of the agent's present ones and ended not long ago, or did not yet; else
+// UNAUTHENTICATED.
+func (s State) MayRenew(fingerprint string, now time.Time) (Certificate, error) {
+	if c, _ := s.Certificate(fingerprint); now.After(c.NotAfter) && !now.After(c.NotAfter.Add(RenewGrace)) {
+		now = c.NotAfter
+	}
+	return s.Authenticates(fingerprint, now)
 }
 
 // Authenticates gives the certificate if it is one of the agent's present ones and valid now; else UNAUTHENTICATED.

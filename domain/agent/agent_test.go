@@ -93,6 +93,49 @@ func TestWhichCertificatesAuthenticate(t *testing.T) {
 	}
 }
 
+// A machine in rescue goes back to its installed OS, whose certificate is from before.
+func TestRescueKeepsTheInstalledOS(t *testing.T) {
+	rescue := agent.Join{Facts: agent.Joined{Agent: agent.Of(node), Node: node, Role: agent.RoleRamdisk, Certificate: certificate(2), Keeps: true}}
+	s := play(t, join(1, "node"), open(1, "node", "b1"), rescue, open(2, "ramdisk", "b2"), renew(2, 3), renew(1, 4))
+	for n, want := range map[int]bool{1: true, 2: true, 3: true, 4: true} {
+		if _, err := s.Authenticates(printOf(n), noon); (err == nil) != want {
+			t.Errorf("in rescue, certificate %d: %v", n, err)
+		}
+	}
+	s = play(t, join(1, "node"), open(1, "node", "b1"), rescue, open(2, "ramdisk", "b2"), renew(2, 3), renew(1, 4), open(4, "node", "b3"))
+	if _, err := s.Authenticates(printOf(1), noon); err == nil {
+		t.Error("the one before the renewed one is good after its use")
+	}
+	if s.InUse(agent.RoleNode) != printOf(4) || s.InUse(agent.RoleRamdisk) != printOf(2) || s.BootID != "b3" {
+		t.Errorf("back in the OS: %+v", s)
+	}
+	if s = play(t, join(1, "node"), rescue, join(3, "node")); len(s.Current) != 1 {
+		t.Errorf("a join that keeps nothing leaves %v", s.Current)
+	}
+}
+
+// A machine that was off for a weekend renews what has expired.
+func TestAnExpiredCertificateIsRenewed(t *testing.T) {
+	s := play(t, join(1, "node"))
+	if _, err := agent.Decide(s, agent.Renew{With: printOf(1), Certificate: certificate(2), Now: late}); err != nil {
+		t.Errorf("a day after its end: %v", err)
+	}
+	for name, test := range map[string]struct {
+		before []agent.Command
+		now    time.Time
+	}{
+		"long after":        {[]agent.Command{join(1, "node")}, late.Add(agent.RenewGrace)},
+		"revoked":           {[]agent.Command{join(1, "node"), agent.Revoke{Now: noon}}, late},
+		"replaced":          {[]agent.Command{join(1, "node"), join(3, "ramdisk")}, late},
+		"before its start":  {[]agent.Command{join(1, "node")}, noon.Add(-2 * time.Hour)},
+		"never the agent's": {[]agent.Command{join(3, "node")}, late},
+	} {
+		if _, err := agent.Decide(play(t, test.before...), agent.Renew{With: printOf(1), Certificate: certificate(2), Now: test.now}); fault.CodeOf(err) != fault.Unauthenticated {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestWhatIsRefused(t *testing.T) {
 	joined := []agent.Command{join(1, "ramdisk")}
 	elsewhere := agent.Join{Facts: agent.Joined{Agent: agent.Of(node), Node: id.Of[id.Node](numbered(2)), Role: "node", Certificate: certificate(2)}}

@@ -86,7 +86,7 @@ func checkCertificate(s State, c Certificate) error {
 }
 
 func renew(s State, c Renew) ([]Event, error) {
-	present, err := s.Authenticates(c.With, c.Now)
+	present, err := s.MayRenew(c.With, c.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,11 @@ func renew(s State, c Renew) ([]Event, error) {
 		return nil, err
 	}
 	c.Certificate.Role = present.Role
-	events, err := use(s, Use{Fingerprint: c.With, Now: c.Now})
-	return append(events, Issued{Agent: s.ID, Node: s.Node, Certificate: c.Certificate}), err
+	var events []Event
+	if s.InUse(present.Role) != c.With {
+		events = []Event{Used{Agent: s.ID, Node: s.Node, Fingerprint: c.With}}
+	}
+	return append(events, Issued{Agent: s.ID, Node: s.Node, Certificate: c.Certificate}), nil
 }
 
 func openSession(s State, c OpenSession) ([]Event, error) {
@@ -123,7 +126,8 @@ func openSession(s State, c OpenSession) ([]Event, error) {
 // use takes a renewed certificate into use: what was issued before it no longer authenticates. The one that is in use
 // already changes nothing, and leaves a renewed one waiting.
 func use(s State, c Use) ([]Event, error) {
-	if _, err := s.Authenticates(c.Fingerprint, c.Now); err != nil || s.Current[0] == c.Fingerprint {
+	with, err := s.Authenticates(c.Fingerprint, c.Now)
+	if err != nil || s.InUse(with.Role) == c.Fingerprint {
 		return nil, err
 	}
 	return []Event{Used{Agent: s.ID, Node: s.Node, Fingerprint: c.Fingerprint}}, nil
@@ -154,18 +158,24 @@ func Evolve(s State, e Event) State {
 		if s.BootID == "" { // a session, once there was one, is replaced by the next session only
 			s.Role = e.Role
 		}
+		var kept []string
+		if e.Keeps {
+			kept = s.otherRoles(e.Role)
+		}
 		s.Certificates = append(slices.Clip(s.Certificates), e.Certificate)
-		s.Current = []string{e.Certificate.Fingerprint}
+		s.Current = append(kept, e.Certificate.Fingerprint)
 	case Issued:
+		next := s.otherRoles(e.Certificate.Role)
+		if now := s.InUse(e.Certificate.Role); now != "" {
+			next = append(next, now)
+		}
 		s.Certificates = append(slices.Clip(s.Certificates), e.Certificate)
-		s.Current = append(slices.Clone(s.Current[:min(1, len(s.Current))]), e.Certificate.Fingerprint)
+		s.Current = append(next, e.Certificate.Fingerprint)
 	case Used:
-		s.Current = []string{e.Fingerprint}
+		s = s.using(e.Fingerprint)
 	case SessionOpened:
 		s.Role, s.BootID, s.Version, s.SessionAt = e.Role, e.BootID, e.Version, e.At
-		if len(s.Current) == 0 || s.Current[0] != e.Fingerprint {
-			s.Current = []string{e.Fingerprint}
-		}
+		s = s.using(e.Fingerprint)
 	case Revoked:
 		s.Certificates = slices.Clone(s.Certificates)
 		for i, c := range s.Certificates {
@@ -176,6 +186,15 @@ func Evolve(s State, e Event) State {
 		s.Current, s.Revoked = nil, e.Reason
 	default:
 		panic(fmt.Sprintf("agent.Evolve does not know %T", e))
+	}
+	return s
+}
+
+// using takes a certificate into use. What was issued for its role before it goes; a renewed one that waits stays.
+func (s State) using(fingerprint string) State {
+	with, _ := s.Certificate(fingerprint)
+	if s.InUse(with.Role) != fingerprint {
+		s.Current = append(s.otherRoles(with.Role), fingerprint)
 	}
 	return s
 }

@@ -24,7 +24,8 @@ var Events = event.Table(
 	event.Of[Revoked](1, "agent.revoked"),
 )
 
-// Joined says that an agent presented a join token and was given a certificate, which replaces those it had.
+// Joined says that an agent presented a join token and was given a certificate, which replaces those it had. With Keeps, those
+// of its other role stay: a machine in rescue goes back to its installed OS.
 type Joined struct {
 	Agent       id.Agent     `json:"agentId"`
 	Role        Role         `json:"role"`
@@ -36,6 +37,7 @@ type Joined struct {
 	Name        string       `json:"name,omitempty"`
 	Version     string       `json:"version,omitempty"`
 	Certificate Certificate  `json:"certificate"`
+	Keeps       bool         `json:"keeps,omitempty"`
 }
 
 // Issued says that a certificate was renewed. The one before is good until the new one is used.
