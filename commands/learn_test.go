@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/tenant"
 )
 
 func TestTheFirstCertificateOfABMCIsPinned(t *testing.T) {
@@ -30,6 +32,14 @@ func TestTheFirstCertificateOfABMCIsPinned(t *testing.T) {
 	if _, err := w.LearnBMC(ctx, of(w.newTenant(t)), n, first); fault.CodeOf(err) != fault.NotFound {
 		t.Errorf("learned by a stranger: %v", err)
 	}
+	renewed := strings.Repeat("ab", 32)
+	if _, err := w.TrustBMC(ctx, of(w.newTenant(t)), n, renewed); fault.CodeOf(err) != fault.NotFound {
+		t.Errorf("trusted by a stranger: %v", err)
+	}
+	if _, err := w.TrustBMC(ctx, of(tenant.Root), n, renewed); err != nil {
+		t.Fatal(err)
+	}
+	first.Fingerprint = renewed
 	// What was learned is in the log as it was told: another replica folds the same.
 	if other, err := w.over(w.log).LearnBMC(ctx, system(), n, first); err != nil || !other.State.Learned.Equal(first) {
 		t.Errorf("another replica: %+v, %v", other.State.Learned, err)

@@ -96,6 +96,11 @@ func (s *Service) SetMaintenance(ctx context.Context, call Call, n id.Node, on b
 	return s.always(ctx, call, n, principal.NodesOperate, node.SetMaintenance{On: on, Reason: reason})
 }
 
+// TrustBMC pins another certificate of the node's BMC, given by its SHA-256 in lower-case hex, such as after a renewal.
+func (s *Service) TrustBMC(ctx context.Context, call Call, n id.Node, fingerprint string) (NodeOutcome, error) {
+	return s.always(ctx, call, n, principal.NodesOperate, node.TrustBMC{Fingerprint: fingerprint})
+}
+
 // Cordon keeps new work off the node.
 func (s *Service) Cordon(ctx context.Context, call Call, n id.Node, reason string) (NodeOutcome, error) {
 	return s.always(ctx, call, n, principal.NodesOperate, node.Cordon{Reason: reason})

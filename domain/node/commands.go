@@ -73,6 +73,8 @@ type (
 	AttestWipe struct{ Wipe Wipe }
 	// LearnBMC stores what a driver found out about the controller. Another fingerprint than the pinned one is DRIVER_ERROR.
 	LearnBMC struct{ Facts BMCLearned }
+	// TrustBMC pins another certificate of the controller, by the operator's word.
+	TrustBMC struct{ Fingerprint string }
 	// ObservePower stores the power state that was read.
 	ObservePower struct{ Power Power }
 
@@ -121,6 +123,7 @@ func (Fail) nodeCommand()           {}
 func (RecordHardware) nodeCommand() {}
 func (AttestWipe) nodeCommand()     {}
 func (LearnBMC) nodeCommand()       {}
+func (TrustBMC) nodeCommand()       {}
 func (ObservePower) nodeCommand()   {}
 func (AskPower) nodeCommand()       {}
 func (FailPower) nodeCommand()      {}

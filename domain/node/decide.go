@@ -231,6 +231,8 @@ func decideAxis(s State, c Command) ([]Event, error) {
 		return attest(s, c)
 	case LearnBMC:
 		return learnBMC(s, c.Facts)
+	case TrustBMC:
+		return trustBMC(s, c.Fingerprint)
 	case ObservePower:
 		if s.Power == c.Power && s.PowerAction == "" {
 			return nil, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/better-compute/metal/domain/fault"
 )
@@ -46,12 +47,16 @@ func (l BMCLearned) Equal(o BMCLearned) bool {
 // Pins reports whether the controller is known by its certificate.
 func (b BMC) Pins() bool { return b.TLS.Mode == TLSPinOnFirstUse || b.TLS.Mode == TLSPinned }
 
-// pinned is the fingerprint that the controller's certificate must have; empty: not known yet, or another policy.
-func (s State) pinned() string {
-	if s.BMC.TLS.Mode == TLSPinned || s.Learned.Fingerprint == "" {
-		return s.BMC.TLS.Fingerprint
+// PinnedCertificate is the fingerprint that the controller's certificate must have: the one that was seen first or that the
+// operator trusted since, else the one that the machine was enrolled with. Empty: not known yet, or another policy.
+func (s State) PinnedCertificate() string {
+	switch {
+	case s.BMC == nil || !s.BMC.Pins():
+		return ""
+	case s.Learned.Fingerprint != "":
+		return s.Learned.Fingerprint
 	}
-	return s.Learned.Fingerprint
+	return s.BMC.TLS.Fingerprint
 }
 
 func learnBMC(s State, news BMCLearned) ([]Event, error) {
@@ -64,13 +69,27 @@ func learnBMC(s State, news BMCLearned) ([]Event, error) {
 	if !s.BMC.Pins() {
 		news.Fingerprint = "" // trust comes from a CA, or from nowhere by the operator's word
 	}
-	if pinned := s.pinned(); news.Fingerprint != "" && pinned != "" && news.Fingerprint != pinned {
+	if pinned := s.PinnedCertificate(); news.Fingerprint != "" && pinned != "" && news.Fingerprint != pinned {
 		return nil, fault.New(fault.DriverError, "the BMC shows another certificate than the one that is pinned").
 			WithDetail("reason", "certificate-changed").WithDetail("pinned", pinned).WithDetail("found", news.Fingerprint).
-			WithRemedy("find out who answers at the address; if the certificate was renewed, retire the node and enroll it again")
+			WithRemedy("find out who answers at the address; if the certificate was renewed, trust the new one")
 	}
 	if s.Learned.With(news).Equal(s.Learned) {
 		return nil, nil
 	}
 	return []Event{news}, nil
+}
+
+// trustBMC pins another certificate, by the operator's word: controllers renew theirs.
+func trustBMC(s State, fingerprint string) ([]Event, error) {
+	const digits = 64
+	switch {
+	case s.BMC == nil || !s.BMC.Pins() || s.Provision == Retired:
+		return nil, fault.New(fault.InvalidState, "no certificate is pinned for the node").WithDetail("state", string(s.Provision))
+	case len(fingerprint) != digits || strings.Trim(fingerprint, "0123456789abcdef") != "":
+		return nil, fault.Invalid(fault.Issue{Path: "body.fingerprint", Message: "the SHA-256 of the certificate, 64 lower-case hex digits"})
+	case s.PinnedCertificate() == fingerprint:
+		return nil, nil
+	}
+	return []Event{BMCLearned{Fingerprint: fingerprint}}, nil
 }

@@ -58,3 +58,33 @@ func TestLearnBMC(t *testing.T) {
 		t.Errorf("without a BMC: %v", err)
 	}
 }
+
+func TestTrustBMC(t *testing.T) {
+	one, two := strings.Repeat("1", 64), strings.Repeat("2", 64)
+	for name, test := range map[string]struct {
+		state node.State
+		trust string
+		want  string
+		code  fault.Code
+	}{
+		"renewed":        {node.State{BMC: &node.BMC{TLS: node.TLSPolicy{Mode: node.TLSPinOnFirstUse}}, Learned: node.BMCLearned{Fingerprint: one}}, two, two, ""},
+		"as it was":      {node.State{BMC: &node.BMC{TLS: node.TLSPolicy{Mode: node.TLSPinOnFirstUse}}, Learned: node.BMCLearned{Fingerprint: one}}, one, one, ""},
+		"enrolled with":  {node.State{BMC: &node.BMC{TLS: node.TLSPolicy{Mode: node.TLSPinned, Fingerprint: one}}}, two, two, ""},
+		"no fingerprint": {node.State{BMC: &node.BMC{TLS: node.TLSPolicy{Mode: node.TLSPinned, Fingerprint: one}}}, strings.ToUpper(strings.Repeat("ab", 32)), one, fault.InvalidInput},
+		"another policy": {node.State{BMC: &node.BMC{TLS: node.TLSPolicy{Mode: node.TLSInsecure}}}, two, "", fault.InvalidState},
+		"no BMC":         {node.State{}, two, "", fault.InvalidState},
+	} {
+		test.state.Provision = node.Ready
+		events, err := node.Decide(test.state, node.TrustBMC{Fingerprint: test.trust})
+		after := node.Decider.Fold(test.state, events...)
+		if fault.CodeOf(err) != test.code || after.PinnedCertificate() != test.want {
+			t.Errorf("%s: %v; pinned %q, want %q", name, err, after.PinnedCertificate(), test.want)
+		}
+		if test.code != "" {
+			continue
+		}
+		if _, err := node.Decide(after, node.LearnBMC{Facts: node.BMCLearned{Fingerprint: test.want}}); err != nil {
+			t.Errorf("%s: what is trusted is refused: %v", name, err)
+		}
+	}
+}

@@ -68,8 +68,8 @@ func (c *Context) invocation(o operation) (agentcommand.Invoke, error) {
 			WithRemedy("enroll the machine with its BMC, or use a profile for machines without one")
 	}
 	policy := at.TLS
-	if policy.Mode == node.TLSPinOnFirstUse && policy.Fingerprint == "" {
-		policy.Fingerprint = c.Node.Learned.Fingerprint
+	if at.Pins() {
+		policy.Fingerprint = c.Node.PinnedCertificate()
 	}
 	trust, err := json.Marshal(policy)
 	if err != nil {
