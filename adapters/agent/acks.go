@@ -64,7 +64,7 @@ func (k *acker) flush() {
 }
 
 // sendAcks tries once: what the gateway does not get to know it asks again, by handing the order out again.
-func (a *runtime) sendAcks(ids []string) {
+func (a *runner) sendAcks(ids []string) {
 	err := a.link.call(a.orders, protocol.PathAck, protocol.AckRequest{BootID: a.bootID, IDs: ids}, nil, callWithin)
 	if err != nil {
 		a.log.Warn("ack", "orders", ids, "error", err)
@@ -73,7 +73,7 @@ func (a *runtime) sendAcks(ids []string) {
 
 // ackFirst acks orders before anything is done, and tells which of them the gateway still wants done. It goes on until the
 // gateway has answered or the orders are too old.
-func (a *runtime) ackFirst(all []*work) []bool {
+func (a *runner) ackFirst(all []*work) []bool {
 	wanted := make([]bool, len(all))
 	ids := make([]string, len(all))
 	for i, w := range all {
@@ -97,7 +97,7 @@ func (a *runtime) ackFirst(all []*work) []bool {
 }
 
 // ackUntil acks until the gateway has answered.
-func (a *runtime) ackUntil(ctx context.Context, ids []string) error {
+func (a *runner) ackUntil(ctx context.Context, ids []string) error {
 	for pause := a.pauses(); ; {
 		err := a.link.call(ctx, protocol.PathAck, protocol.AckRequest{BootID: a.bootID, IDs: ids}, nil, callWithin)
 		if err == nil || !transient(err) {

@@ -40,8 +40,8 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// runtime is one agent of one boot.
-type runtime struct {
+// runner is one agent of one boot.
+type runner struct {
 	Options
 	log    *slog.Logger
 	bootID string
@@ -63,7 +63,7 @@ type runtime struct {
 
 var isFingerprint = regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString
 
-func newAgent(ctx context.Context, o Options) (*runtime, error) {
+func newAgent(ctx context.Context, o Options) (*runner, error) {
 	o.Now = orNow(o.Now)
 	o.Room = max(o.Room, 1)
 	o.Backoff.First = cmp.Or(o.Backoff.First, 500*time.Millisecond)
@@ -75,7 +75,7 @@ func newAgent(ctx context.Context, o Options) (*runtime, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &runtime{Options: o, log: o.Logger, bootID: o.BootID, book: newJournal(), freed: make(chan struct{}, 1)}
+	a := &runner{Options: o, log: o.Logger, bootID: o.BootID, book: newJournal(), freed: make(chan struct{}, 1)}
 	if o.Machine != nil {
 		a.bootID = o.Machine.BootID()
 	}
@@ -95,7 +95,7 @@ func orNow(now func() time.Time) func() time.Time {
 	return now
 }
 
-func (a *runtime) check() (issues []fault.Issue) {
+func (a *runner) check() (issues []fault.Issue) {
 	need := func(ok bool, path, message string) {
 		if !ok {
 			issues = append(issues, fault.Issue{Path: path, Message: message})
@@ -111,7 +111,7 @@ func (a *runtime) check() (issues []fault.Issue) {
 }
 
 // serve goes on until ctx ends or the gateway refuses what the agent is.
-func (a *runtime) serve(ctx context.Context) error {
+func (a *runner) serve(ctx context.Context) error {
 	pause := a.pauses()
 	for ctx.Err() == nil {
 		a.waitToLeave(ctx)
@@ -148,7 +148,7 @@ func refused(err error) error {
 }
 
 // attend joins, opens a session and polls until that can't go on.
-func (a *runtime) attend(ctx context.Context) error {
+func (a *runner) attend(ctx context.Context) error {
 	if err := a.readClaims(ctx); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (a *runtime) attend(ctx context.Context) error {
 	return nil
 }
 
-func (a *runtime) readClaims(ctx context.Context) error {
+func (a *runner) readClaims(ctx context.Context) error {
 	if a.Machine == nil {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (a *runtime) readClaims(ctx context.Context) error {
 	return nil
 }
 
-func (a *runtime) openSession(ctx context.Context) (answer protocol.SessionAnswer, err error) {
+func (a *runner) openSession(ctx context.Context) (answer protocol.SessionAnswer, err error) {
 	kinds := make([]agentcommand.KindName, 0, len(a.Kinds))
 	for _, k := range agentcommand.Kinds { // in an order that does not change
 		if a.Kinds[k.Name] != nil {
@@ -226,14 +226,14 @@ func (a *runtime) openSession(ctx context.Context) (answer protocol.SessionAnswe
 }
 
 // now is the gateway's time, as well as it is known: a machine's own clock may be years off.
-func (a *runtime) now() time.Time {
+func (a *runner) now() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.Now().Add(a.skew)
 }
 
 // waitToLeave waits while the machine is about to go down.
-func (a *runtime) waitToLeave(ctx context.Context) {
+func (a *runner) waitToLeave(ctx context.Context) {
 	for ctx.Err() == nil {
 		a.mu.Lock()
 		leaving := a.leaving
@@ -252,14 +252,14 @@ func (a *runtime) waitToLeave(ctx context.Context) {
 	}
 }
 
-func (a *runtime) mustReopen() bool {
+func (a *runner) mustReopen() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.reopen
 }
 
 // shutDown ends what runs, within the grace, and tells the gateway that the agent is gone.
-func (a *runtime) shutDown(ctx context.Context) {
+func (a *runner) shutDown(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		a.working.Wait()
@@ -284,7 +284,7 @@ func (a *runtime) shutDown(ctx context.Context) {
 	}
 }
 
-func (a *runtime) closeSession(ctx context.Context, reason string) {
+func (a *runner) closeSession(ctx context.Context, reason string) {
 	err := a.link.call(ctx, protocol.PathClose, protocol.CloseRequest{BootID: a.bootID, Reason: reason}, nil, 2*time.Second)
 	if err != nil {
 		a.log.Debug("close", "error", err) // the gateway finds out by itself
@@ -297,7 +297,7 @@ type pauses struct {
 	next   time.Duration
 }
 
-func (a *runtime) pauses() *pauses { return &pauses{bounds: a.Backoff, next: a.Backoff.First} }
+func (a *runner) pauses() *pauses { return &pauses{bounds: a.Backoff, next: a.Backoff.First} }
 
 func (p *pauses) reset() { p.next = p.bounds.First }
 

@@ -23,7 +23,7 @@ const renewAgain = time.Minute
 
 // join makes sure that the agent has a certificate: the one in its state, or one for its token. The same request is sent
 // until it is answered, so that a gateway which issued a certificate whose answer was lost can tell that it is the same.
-func (a *runtime) join(ctx context.Context) error {
+func (a *runner) join(ctx context.Context) error {
 	if a.link.who().valid(a.now()) {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (a *runtime) join(ctx context.Context) error {
 
 // joinKey is the key to join with. It is kept before it is used: the same token with the same key is answered again, also
 // where this process dies before the answer arrived.
-func (a *runtime) joinKey(kept Identity) (ed25519.PrivateKey, []byte, error) {
+func (a *runner) joinKey(kept Identity) (ed25519.PrivateKey, []byte, error) {
 	if parsed, err := x509.ParsePKCS8PrivateKey(kept.Key); err == nil && kept.AgentID == "" {
 		if key, ok := parsed.(ed25519.PrivateKey); ok {
 			csr, err := requestFor(key, a.Name)
@@ -82,7 +82,7 @@ func (a *runtime) joinKey(kept Identity) (ed25519.PrivateKey, []byte, error) {
 	return key, csr, nil
 }
 
-func (a *runtime) joined(key ed25519.PrivateKey, answer protocol.JoinAnswer) error {
+func (a *runner) joined(key ed25519.PrivateKey, answer protocol.JoinAnswer) error {
 	i := Identity{AgentID: answer.AgentID, NodeID: answer.NodeID, SiteID: answer.SiteID}
 	i, err := a.identityOf(i, key, answer.Certificate)
 	if err != nil {
@@ -99,7 +99,7 @@ func (a *runtime) joined(key ed25519.PrivateKey, answer protocol.JoinAnswer) err
 }
 
 // identityOf checks a new certificate and puts it together with its key.
-func (a *runtime) identityOf(i Identity, key ed25519.PrivateKey, c protocol.Certificate) (Identity, error) {
+func (a *runner) identityOf(i Identity, key ed25519.PrivateKey, c protocol.Certificate) (Identity, error) {
 	issued, err := x509.ParseCertificate(c.Certificate)
 	if err != nil {
 		return i, fault.Wrap(err, fault.Internal, "the gateway issued no certificate that can be read")
@@ -174,7 +174,7 @@ func (l *link) renewAt(t time.Time) {
 
 // renewWhenDue asks for a certificate of a fresh key in good time. Where that fails the old one serves on, and it is asked
 // for again a little later.
-func (a *runtime) renewWhenDue(ctx context.Context) {
+func (a *runner) renewWhenDue(ctx context.Context) {
 	a.link.mu.Lock()
 	due := !a.link.renew.IsZero() && !a.now().Before(a.link.renew)
 	if due {
@@ -190,7 +190,7 @@ func (a *runtime) renewWhenDue(ctx context.Context) {
 }
 
 // renewNow keeps the new certificate before it uses it: from its first use on the old one is no good.
-func (a *runtime) renewNow(ctx context.Context) error {
+func (a *runner) renewNow(ctx context.Context) error {
 	key, csr, err := newKey(a.Name)
 	if err != nil {
 		return err

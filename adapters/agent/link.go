@@ -52,6 +52,7 @@ func (l *link) newClient(presents *tls.Certificate) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			TLSClientConfig:     l.tlsConfig(presents),
+			Proxy:               http.ProxyFromEnvironment,
 			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 			TLSHandshakeTimeout: 10 * time.Second,
 			MaxIdleConnsPerHost: 2 + l.Room/8,

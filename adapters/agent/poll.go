@@ -16,7 +16,7 @@ const (
 
 // pollOnce asks for orders once and starts what it is given. An agent without room only shows that it lives, now and then,
 // until it has room again.
-func (a *runtime) pollOnce(ctx context.Context, session protocol.SessionAnswer) error {
+func (a *runner) pollOnce(ctx context.Context, session protocol.SessionAnswer) error {
 	wait := time.Duration(session.PollSeconds * float64(time.Second))
 	room := a.book.free(a.Room)
 	if room == 0 {
@@ -44,7 +44,7 @@ func (a *runtime) pollOnce(ctx context.Context, session protocol.SessionAnswer) 
 }
 
 // waitForRoom waits until an order ends or ctx does, and tells whether one of them did.
-func (a *runtime) waitForRoom(ctx context.Context, most time.Duration) bool {
+func (a *runner) waitForRoom(ctx context.Context, most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
@@ -58,7 +58,7 @@ func (a *runtime) waitForRoom(ctx context.Context, most time.Duration) bool {
 }
 
 // take starts the orders that are new and answers the others from the journal. It gives how many are new.
-func (a *runtime) take(orders []protocol.Order) (started int) {
+func (a *runner) take(orders []protocol.Order) (started int) {
 	var first []*work // those whose ack comes before anything is done
 	for _, o := range orders {
 		ctx, cancel := context.WithCancelCause(a.orders)
@@ -88,7 +88,7 @@ func (a *runtime) take(orders []protocol.Order) (started int) {
 }
 
 // ackAndRun acks orders in one call, and carries out those that the gateway still wants.
-func (a *runtime) ackAndRun(all []*work) {
+func (a *runner) ackAndRun(all []*work) {
 	wanted := a.ackFirst(all)
 	for i, w := range all {
 		switch {
@@ -103,7 +103,7 @@ func (a *runtime) ackAndRun(all []*work) {
 }
 
 // answerAgain sends the first result of an order once more.
-func (a *runtime) answerAgain(e *entry) {
+func (a *runner) answerAgain(e *entry) {
 	result := a.book.first(e)
 	if result == nil {
 		return

@@ -23,7 +23,7 @@ var (
 
 // work is one order being carried out.
 type work struct {
-	a      *runtime
+	a      *runner
 	entry  *entry
 	order  protocol.Order
 	kind   agentcommand.Kind
@@ -33,7 +33,7 @@ type work struct {
 	secret secrets
 }
 
-func (a *runtime) newWork(ctx context.Context, e *entry) *work {
+func (a *runner) newWork(ctx context.Context, e *entry) *work {
 	kind, shipped := agentcommand.Find(agentcommand.Kinds, e.order.Kind)
 	if !shipped { // of a module: what it does is not known here, so everything is assumed of it
 		kind = agentcommand.Kind{Name: e.order.Kind, Destructive: true, Attested: true, SelfTerminating: true}

@@ -25,7 +25,9 @@ func Wipe(ctx context.Context, devices []Device, method node.WipeMethod, seed ui
 	group.SetLimit(atOnce)
 	for i, d := range devices {
 		group.Go(func() error {
-			out[i] = wipeOne(ctx, d, method, seed+uint64(i), total.part(i, d.Info().Path))
+			part := total.part(i, d.Info().Path)
+			out[i] = wipeOne(ctx, d, method, seed+uint64(i), part)
+			part(100, "") // also of one that is left alone
 			return nil
 		})
 	}
