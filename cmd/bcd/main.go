@@ -74,7 +74,8 @@ func command() *cobra.Command {
 		Long: `bcd carries out what the control plane orders. It dials out only: where it runs, nothing needs to be reachable from outside
 but, at a site, what machines boot from.
 
-At a site, 'bcd site' talks to the machines' BMCs and serves network boot.` + "\n" + exitStatus,
+At a site, 'bcd site' talks to the machines' BMCs and serves network boot. In the OS of a machine, 'bcd node' tells what the
+machine is.` + "\n" + exitStatus,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version(),
@@ -82,7 +83,7 @@ At a site, 'bcd site' talks to the machines' BMCs and serves network boot.` + "\
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(wrongArguments)
-	root.AddCommand(siteCommand(), versionCommand())
+	root.AddCommand(siteCommand(), nodeCommand(), versionCommand())
 	return root
 }
 

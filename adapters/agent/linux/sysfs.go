@@ -1,0 +1,158 @@
+package linux
+
+import (
+	"io/fs"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/domain/node"
+)
+
+// text is a small file's, without blanks at its ends; empty where it can't be read.
+func (m *Machine) text(name string) string {
+	b, err := fs.ReadFile(m.root, name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (m *Machine) number(name string) int64 {
+	n, err := strconv.ParseInt(m.text(name), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// filler is what firmware says where nobody filled a field in.
+var filler = regexp.MustCompile(`(?i)^(to be filled by o\.?e\.?m\.?|default string|not specified|none|system serial number|0+|x+)$`)
+
+func (m *Machine) dmi(field string) string {
+	text := m.text("sys/class/dmi/id/" + field)
+	if filler.MatchString(text) {
+		return ""
+	}
+	return text
+}
+
+func (m *Machine) names(directory string) (out []string) {
+	entries, err := fs.ReadDir(m.root, directory)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+func (m *Machine) exists(name string) bool {
+	_, err := fs.Stat(m.root, name)
+	return err == nil
+}
+
+// etherType is Ethernet's number among the kernel's kinds of interfaces.
+const etherType = 1
+
+// nics are the ports that are hardware: bridges, bonds and tunnels have no device behind them. A port of a bond has the
+// bond's address for a while; its own is told beside it.
+func (m *Machine) nics() (out []node.NIC) {
+	for _, name := range m.names("sys/class/net") {
+		at := path.Join("sys/class/net", name)
+		if m.number(at+"/type") != etherType || !m.exists(at+"/device") {
+			continue
+		}
+		mac := m.text(at + "/bonding_slave/perm_hwaddr")
+		if mac == "" {
+			mac = m.text(at + "/address")
+		}
+		if mac = strings.ToLower(mac); mac != "" && mac != "00:00:00:00:00:00" {
+			out = append(out, node.NIC{MAC: mac, Name: name})
+		}
+	}
+	return out
+}
+
+func (m *Machine) processors() (n int) {
+	for line := range strings.Lines(m.text("proc/cpuinfo")) {
+		if strings.HasPrefix(line, "processor") {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *Machine) memory() int64 {
+	for line := range strings.Lines(m.text("proc/meminfo")) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			if err != nil {
+				return 0
+			}
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// notDisks are block devices that are made of others, or of memory.
+var notDisks = regexp.MustCompile(`^(loop|ram|zram|dm-|md|nbd|rbd|drbd|fd)[0-9]`)
+
+// hidden are parts of a device that only look like disks of their own.
+var hidden = regexp.MustCompile(`boot[0-9]+$|rpmb$`)
+
+func (m *Machine) disks() (out []disk.Info) {
+	for _, name := range m.names("sys/block") {
+		at := path.Join("sys/block", name)
+		if notDisks.MatchString(name) || hidden.MatchString(name) || m.text(at+"/hidden") == "1" || !m.exists(at+"/device") {
+			continue
+		}
+		const sector = 512 // whatever the device's own are
+		out = append(out, disk.Info{
+			Disk: node.Disk{
+				Path: "/dev/" + name, Model: m.text(at + "/device/model"), Serial: m.serial(at), Bytes: m.number(at+"/size") * sector,
+				WWN: m.first(at+"/wwid", at+"/device/wwid"),
+			},
+			Rotational: m.text(at+"/queue/rotational") == "1",
+			ReadOnly:   m.text(at+"/ro") == "1",
+			Removable:  m.text(at+"/removable") == "1",
+			Transport:  transport(name),
+		})
+	}
+	return out
+}
+
+// serial is where the drivers put it: NVMe and virtio as a text; SCSI in page 0x80, behind four bytes.
+func (m *Machine) serial(at string) string {
+	if text := m.first(at+"/device/serial", at+"/serial"); text != "" {
+		return text
+	}
+	page, err := fs.ReadFile(m.root, at+"/device/vpd_pg80")
+	if err != nil || len(page) < 4 {
+		return ""
+	}
+	return strings.Trim(string(page[4:]), " \x00")
+}
+
+func (m *Machine) first(names ...string) string {
+	for _, name := range names {
+		if text := m.text(name); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func transport(name string) string {
+	switch {
+	case strings.HasPrefix(name, "nvme"):
+		return "nvme"
+	case strings.HasPrefix(name, "vd"):
+		return "virtio"
+	}
+	return ""
+}
