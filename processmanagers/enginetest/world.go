@@ -42,6 +42,8 @@ type Options struct {
 	Answer func(*World, agentcommand.State) Answer
 	Config steps.Config
 	Policy pool.Policy // zero: the machines run agents
+	// Catalog is the shipped steps and Steps, where a test that makes many worlds has joined them. Nil: they are joined.
+	Catalog *steps.Catalog
 }
 
 // World is one control plane with one machine. It runs on the test's goroutine.
@@ -82,8 +84,10 @@ func New(t testing.TB, o Options, state node.ProvisionState, pinned string) *Wor
 	w.must(err)
 	log := memory.NewLog(w.Now)
 	w.Log = log.Open(registry)
-	w.catalog, err = steps.NewCatalog(kinds, steps.Shipped(), o.Steps)
-	w.must(err)
+	if w.catalog = o.Catalog; w.catalog == nil {
+		w.catalog, err = steps.NewCatalog(kinds, steps.Shipped(), o.Steps)
+		w.must(err)
+	}
 	w.Outside = w.parts().Service(w.Log)
 	w.Agents = NewAgents(w.Log, w.Now)
 	w.Restart()
@@ -222,6 +226,13 @@ func (w *World) Events() []event.Recorded {
 	events, _, err := w.Log.ReadAll(context.Background(), 0, nil, 1_000_000)
 	w.must(err)
 	return events
+}
+
+// Len is how many events the log has.
+func (w *World) Len() int {
+	head, err := w.Log.Head(context.Background())
+	w.must(err)
+	return int(head) // dense in this log
 }
 
 // State is the node as its stream has it.

@@ -2,14 +2,17 @@ package chaos
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/domain/profile"
 	"github.com/better-compute/metal/domain/profile/builtin"
 	"github.com/better-compute/metal/processmanagers/enginetest"
+	"github.com/better-compute/metal/processmanagers/steps"
 )
 
 // life is a machine's: enrolled, deployed and given back, with the shipped profiles and a machine that does what it is told.
@@ -19,14 +22,24 @@ type life struct {
 	states  []node.ProvisionState // that it rested in
 }
 
-func born(t *testing.T) *life {
-	t.Helper()
+// shipped is what comes with the product, read once for all lives.
+var shipped = sync.OnceValues(func() ([]profile.Document, *steps.Catalog) {
 	profiles, err := builtin.Profiles()
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
+	catalog, err := steps.NewCatalog(agentcommand.Kinds, steps.Shipped())
+	if err != nil {
+		panic(err)
+	}
+	return profiles, catalog
+})
+
+func born(t *testing.T) *life {
+	t.Helper()
+	profiles, catalog := shipped()
 	m := &enginetest.Machine{Power: node.PowerOff}
-	o := enginetest.Options{Profiles: profiles, Config: enginetest.Config(), Answer: m.Answers}
+	o := enginetest.Options{Profiles: profiles, Config: enginetest.Config(), Answer: m.Answers, Catalog: catalog}
 	return &life{World: enginetest.New(t, o, node.Enrolling, ""), machine: m}
 }
 

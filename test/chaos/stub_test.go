@@ -256,13 +256,13 @@ func TestAbortsAtEveryEvent(t *testing.T) {
 	want, _ := undisturbed(t)
 	reference := begin(t, stubs())
 	reference.Run(nil)
-	last := len(reference.Events())
+	last := reference.Len()
 	for _, how := range []string{"node", "workflow"} {
 		for at := 1; at <= last; at++ {
 			w := begin(t, stubs())
 			aborted := 0
 			w.Run(func() bool {
-				if aborted == 0 && len(w.Events()) >= at {
+				if aborted == 0 && w.Len() >= at {
 					aborted = abort(t, w, how)
 				}
 				return false
@@ -281,7 +281,7 @@ func TestAbortsAtEveryEvent(t *testing.T) {
 // abort gives the number of events before the abort; below zero where it was refused.
 func abort(t *testing.T, w *enginetest.World, how string) int {
 	t.Helper()
-	before := len(w.Events())
+	before := w.Len()
 	var err error
 	if how == "node" {
 		_, err = w.Outside.Abort(t.Context(), enginetest.Operator(), w.Node, "not this one")
