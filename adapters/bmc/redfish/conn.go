@@ -36,7 +36,8 @@ type conn struct {
 	barred   time.Time // until then they are not tried again
 	bar      time.Duration
 	basicFor time.Time // until then sessions are not tried: the controller has none left
-	renewed  time.Time // when a session was last taken for dead
+	renewed  time.Time // when a session was last taken for dead, as long as what was asked then was not answered since
+	cause    string    // what was asked then
 	users    int
 	retired  bool // no further Open takes it
 	over     bool // its driver is closed
@@ -165,7 +166,7 @@ func (c *conn) do(ctx context.Context, r request) (*answer, error) {
 		case err != nil:
 			return nil, c.lost(ctx, r, err)
 		case t != nil && (a.status == 401 || a.status == 403):
-			if again, err := c.denied(ctx, t, a, auth); err != nil || !again {
+			if again, err := c.denied(ctx, t, r, a, auth); err != nil || !again {
 				return a, err
 			}
 		case !r.writes() && (a.status == 503 || a.status == 504 || a.status == 429):
@@ -174,7 +175,7 @@ func (c *conn) do(ctx context.Context, r request) (*answer, error) {
 				return a, nil
 			}
 		default:
-			c.accepted(t)
+			c.accepted(t, r)
 			return a, nil
 		}
 		if p.wait(ctx, pause) != nil {

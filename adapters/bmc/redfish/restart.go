@@ -16,7 +16,7 @@ func (w *powering) cycle(ctx context.Context, off bool) error {
 	if off {
 		return w.reach(ctx, node.ActionOn, node.PowerOn)
 	}
-	if w.offers(schemas.ForceOffResetType) && w.offers(schemas.OnResetType) {
+	if w.offers(schemas.ForceOffResetType) && (w.offers(schemas.OnResetType) || w.offers(schemas.ForceOnResetType)) {
 		if err := w.reach(ctx, node.ActionOff, node.PowerOff); err != nil {
 			return err
 		}

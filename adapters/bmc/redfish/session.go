@@ -192,7 +192,7 @@ func (c *conn) lockout(ctx context.Context) int {
 
 // denied decides what follows a 401 or 403 to a request with ticket t: some controllers answer 401 now and then, so the
 // same is asked once more; then the session is taken for dead.
-func (c *conn) denied(ctx context.Context, t *ticket, a *answer, n *authTries) (again bool, err error) {
+func (c *conn) denied(ctx context.Context, t *ticket, r request, a *answer, n *authTries) (again bool, err error) {
 	if a.status == 403 {
 		old := c.d.o.Now().Sub(t.made) > freshTicket
 		if t.basic || n.forbidden > 0 || !old || a.says("InsufficientPrivilege") {
@@ -208,16 +208,16 @@ func (c *conn) denied(ctx context.Context, t *ticket, a *answer, n *authTries) (
 	if n.same++; n.same%2 == 1 {
 		return true, nil
 	}
-	if !c.mayRenew(t) {
+	if !c.mayRenew(t, r) {
 		return false, rejected().WithDetail("status", a.status)
 	}
 	c.drop(ctx, t)
 	return true, nil
 }
 
-// mayRenew allows one new session in a while: a resource that answers 401 to a fresh one will do so to the next. Where
-// another caller has made one already, that is used.
-func (c *conn) mayRenew(t *ticket) bool {
+// mayRenew allows one new session in a while for what is then answered 401 all the same: it will be to the next one, too.
+// Where another caller has made one already, that is used.
+func (c *conn) mayRenew(t *ticket, r request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ticket != t {
@@ -227,17 +227,23 @@ func (c *conn) mayRenew(t *ticket) bool {
 	if now.Sub(c.renewed) < freshTicket {
 		return false
 	}
-	c.renewed = now
+	c.renewed, c.cause = now, r.path
 	return true
 }
 
-func (c *conn) accepted(t *ticket) {
-	if t == nil || !t.basic {
+// accepted notes that the credentials were good for r.
+func (c *conn) accepted(t *ticket, r request) {
+	if t == nil {
 		return
 	}
 	c.mu.Lock()
-	c.denials, c.bar = 0, 0
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	if t.basic {
+		c.denials, c.bar = 0, 0
+	}
+	if r.path == c.cause && c.ticket == t {
+		c.renewed, c.cause = time.Time{}, "" // the old session was dead, and this one is not
+	}
 }
 
 // drop forgets t, if it is still the current one, and tells the controller.
