@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // behave is a controller without quirks. The lock is held.
@@ -217,6 +218,9 @@ func (s *Server) reset(e *document, kind string) *Answer {
 		return Problem(http.StatusBadRequest, "Base.1.8.ActionParameterNotSupported", "The reset type is not supported.", "ResetType", kind)
 	}
 	s.resets = append(s.resets, kind)
+	if _, dated := e.doc["LastResetTime"]; dated {
+		e.doc["LastResetTime"] = time.Date(2026, 1, 1, 0, 0, len(s.resets), 0, time.UTC).Format(time.RFC3339)
+	}
 	now := e.power[len(e.power)-1]
 	var to []string
 	switch kind {

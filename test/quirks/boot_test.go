@@ -84,6 +84,17 @@ func TestBootSettings(t *testing.T) {
 		same(t, "changes at the system after it was learned", len(r.Requests("PATCH", System)), sent)
 	})
 
+	row(t, "R36_the_refusal_alone_names_the_settings", func(t *testing.T) {
+		r := start(t, func(s *Server) {
+			s.WithSettings(overrideSettings())
+			s.Edit(System, Doc{"@Redfish.Settings": Gone})
+			s.On("PATCH", System, Always(futureState))
+		})
+		_, err := r.boot(network)
+		must(t, err)
+		wantBoot(t, r.Get(Settings)["Boot"].(Doc), "Pxe", "Once", "")
+	})
+
 	for name, settings := range map[string]Doc{
 		"R37_settings_for_the_order_only": {"BootOrder": []any{"Boot0000"}},
 		"R37_settings_for_the_mode_only":  {"BootSourceOverrideMode": "UEFI"},
@@ -147,6 +158,19 @@ func TestBootSettings(t *testing.T) {
 	})
 }
 
+// resetsWhatIsLeftOut lets a change of the boot override reset those of its properties that it does not name.
+func resetsWhatIsLeftOut(s *Server, system string) {
+	s.On("PATCH", system, func(x *Exchange) *Answer {
+		boot, _ := x.Body["Boot"].(Doc)
+		for name, value := range map[string]any{"BootSourceOverrideMode": "Legacy", "BootSourceOverrideEnabled": "Once"} {
+			if _, ok := boot[name]; boot != nil && !ok {
+				boot[name] = value
+			}
+		}
+		return x.Next()
+	})
+}
+
 // TestBootFields is section 3, as far as it is about which properties are sent.
 func TestBootFields(t *testing.T) {
 	for _, vendor := range []string{"Supermicro", "ASRockRack", "AMI"} {
@@ -154,15 +178,7 @@ func TestBootFields(t *testing.T) {
 			r := start(t, func(s *Server) {
 				s.Edit(System, Doc{"Manufacturer": vendor})
 				s.Edit(Root, Doc{"Vendor": vendor})
-				s.On("PATCH", System, func(x *Exchange) *Answer {
-					boot := x.Body["Boot"].(Doc)
-					for name, value := range map[string]any{"BootSourceOverrideMode": "Legacy", "BootSourceOverrideEnabled": "Once"} {
-						if _, ok := boot[name]; !ok {
-							boot[name] = value
-						}
-					}
-					return x.Next()
-				})
+				resetsWhatIsLeftOut(s, System)
 			})
 			_, err := r.boot(networkFor)
 			must(t, err)
@@ -170,15 +186,17 @@ func TestBootFields(t *testing.T) {
 		})
 	}
 
-	row(t, "R40_no_mode_where_none_is_shown", func(t *testing.T) {
-		r := start(t, func(s *Server) {
-			s.Edit(System, Doc{"Manufacturer": "Supermicro", "Boot": Doc{
-				"BootSourceOverrideMode": Gone, "BootSourceOverrideMode@Redfish.AllowableValues": Gone}})
+	for name, mode := range map[string]bmc.BootMode{"R40_no_mode_where_none_is_shown": "", "R40_not_even_where_it_is_asked": bmc.BootUEFI} {
+		row(t, name, func(t *testing.T) {
+			r := start(t, func(s *Server) {
+				s.Edit(System, Doc{"Manufacturer": "Supermicro", "Boot": Doc{
+					"BootSourceOverrideMode": Gone, "BootSourceOverrideMode@Redfish.AllowableValues": Gone}})
+			})
+			_, err := r.boot(bmc.BootOverride{Device: bmc.BootNetwork, Mode: mode})
+			must(t, err)
+			same(t, "what was sent", sentBoot(r.Server, System), [][]string{{"BootSourceOverrideEnabled", "BootSourceOverrideTarget"}})
 		})
-		_, err := r.boot(network)
-		must(t, err)
-		same(t, "what was sent", sentBoot(r.Server, System), [][]string{{"BootSourceOverrideEnabled", "BootSourceOverrideTarget"}})
-	})
+	}
 
 	row(t, "R41_nothing_is_sent_that_was_not_asked", func(t *testing.T) {
 		r := start(t, func(s *Server) { s.Edit(System, Doc{"Boot": Doc{"HttpBootUri": Gone}}) })

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/better-compute/metal/adapters/bmc"
+	"github.com/better-compute/metal/adapters/bmc/bmctest"
 	"github.com/better-compute/metal/adapters/bmc/redfish"
 	"github.com/better-compute/metal/domain/claim"
 	"github.com/better-compute/metal/domain/node"
@@ -68,15 +69,7 @@ var machines = map[string]captured{
 
 // supermicro resets what a change of the boot override leaves out, and shows how to eject once there is something.
 func supermicro(s *Server, c captured) {
-	s.On(http.MethodPatch, c.system, func(x *Exchange) *Answer {
-		boot, _ := x.Body["Boot"].(Doc)
-		for name, value := range map[string]any{"BootSourceOverrideMode": "Legacy", "BootSourceOverrideEnabled": "Once"} {
-			if _, ok := boot[name]; boot != nil && !ok {
-				boot[name] = value
-			}
-		}
-		return x.Next()
-	})
+	resetsWhatIsLeftOut(s, c.system)
 	s.On(http.MethodGet, "/redfish/v1/Managers/1/VirtualMedia/*", func(x *Exchange) *Answer {
 		a := x.Next()
 		if d, ok := a.Body.(Doc); ok && d["Inserted"] == true {
@@ -111,6 +104,13 @@ func TestCaptures(t *testing.T) {
 			t.Run("power", func(t *testing.T) { c.power(t, fresh(t)) })
 			t.Run("boot", func(t *testing.T) { c.bootOverride(t, fresh(t)) })
 			t.Run("media", func(t *testing.T) { c.media(t, fresh(t)) })
+			t.Run("suite", func(t *testing.T) {
+				bmctest.Run(t, func(t *testing.T) bmctest.Subject {
+					r := fresh(t)
+					r.Edit(c.boot, Doc{"Boot": Doc{"HttpBootUri": nil}}) // which not every tree shows
+					return bmctest.Subject{Driver: r.driver, Target: r.target, Image: map[bool]string{true: image}[c.drive != ""]}
+				})
+			})
 			t.Run("session", func(t *testing.T) {
 				r := fresh(t)
 				r.inspect()

@@ -83,6 +83,13 @@ func TestPower(t *testing.T) {
 		same(t, "resets", r.Resets(), []string{"PushPowerButton"})
 	})
 
+	row(t, "R63_a_button_that_seems_to_do_nothing", func(t *testing.T) {
+		r := start(t, allow("PushPowerButton"), state("Off"), func(s *Server) { s.Lag = 100_000 })
+		_, err := r.power(node.ActionOn, bmc.PowerOptions{})
+		wantReason(t, err, bmc.PowerNotReached)
+		same(t, "resets", r.Resets(), []string{"PushPowerButton"}) // a second press would undo the first
+	})
+
 	row(t, "R63_a_true_refusal_stays_one", func(t *testing.T) {
 		r := start(t)
 		r.On("POST", Reset, Always(Problem(400, "Base.1.8.InsufficientPrivilege", "The account may not do this.")))
@@ -176,12 +183,9 @@ func TestPower(t *testing.T) {
 	for name, restarts := range map[string]bool{"R68_a_reset_with_fresh_evidence": true, "R68_a_reset_without_fresh_evidence": false} {
 		row(t, name, func(t *testing.T) {
 			r := start(t, func(s *Server) { s.Edit(System, Doc{"LastResetTime": "2026-01-01T00:00:00Z"}) })
-			r.On("POST", Reset, func(x *Exchange) *Answer {
-				if restarts {
-					x.server.Edit(System, Doc{"LastResetTime": "2026-01-02T00:00:00Z"})
-				}
-				return x.Next()
-			})
+			if !restarts {
+				r.On("POST", Reset, Always(Say(204, nil)))
+			}
 			_, err := r.power(node.ActionReset, bmc.PowerOptions{})
 			if restarts {
 				must(t, err)
@@ -226,6 +230,7 @@ func TestResetTypes(t *testing.T) {
 		"R65_dgx_cycle":           {[]any{"ForceOff", "ForceRestart", "GracefulShutdown", "On"}, "On", node.ActionCycle, "ForceOff On"},
 		"R65_two_verbs_cycle":     {[]any{"On", "ForceOff"}, "On", node.ActionCycle, "ForceOff On"},
 		"R65_cycle_of_a_dead_one": {[]any{"On", "ForceOff", "PowerCycle"}, "Off", node.ActionCycle, "On"},
+		"R65_forced_both_ways":    {[]any{"ForceOn", "ForceOff"}, "On", node.ActionCycle, "ForceOff ForceOn"},
 		"R65_force_on":            {[]any{"ForceOn", "ForceOff"}, "Off", node.ActionOn, "ForceOn"},
 		"R65_on":                  {[]any{"PushPowerButton", "On"}, "Off", node.ActionOn, "On"},
 		"R65_off":                 {[]any{"GracefulShutdown", "ForceOff"}, "On", node.ActionOff, "ForceOff"},
@@ -259,13 +264,25 @@ func TestResetTypes(t *testing.T) {
 		r := start(t, linked, func(s *Server) {
 			s.Put(info, Doc{"Id": "ResetActionInfo", "Parameters": []any{
 				Doc{"Name": "Other", "AllowableValues": []any{"PowerCycle"}},
-				Doc{"Name": "ResetType", "Required": true, "AllowableValues": []any{"On", "ForceOff"}},
+				Doc{"Name": "ResetType", "Required": true, "AllowableValues": []any{"ForceOn", "ForceOff"}},
 			}})
 		})
-		got, err := r.power(node.ActionCycle, bmc.PowerOptions{})
+		got, err := r.power(node.ActionOff, bmc.PowerOptions{})
 		must(t, err)
-		same(t, "sent", got.Sent, []string{"ForceOff", "On"})
+		same(t, "sent", got.Sent, []string{"ForceOff"})
+		got, err = r.power(node.ActionOn, bmc.PowerOptions{})
+		must(t, err)
+		same(t, "sent", got.Sent, []string{"ForceOn"}) // and not On, which it refuses
 		same(t, "requests that were refused", refusals(r.Server), 0)
+	})
+
+	row(t, "R66_action_info_that_allows_nothing_of_use", func(t *testing.T) {
+		r := start(t, linked, func(s *Server) {
+			s.Put(info, Doc{"Id": "ResetActionInfo", "Parameters": []any{Doc{"Name": "ResetType", "AllowableValues": []any{"Nmi"}}}})
+		})
+		_, err := r.power(node.ActionOff, bmc.PowerOptions{})
+		wantReason(t, err, bmc.Unsupported)
+		same(t, "resets that were sent", len(r.Requests("POST", Reset)), 0)
 	})
 
 	row(t, "R66_action_info_that_is_not_there", func(t *testing.T) {

@@ -147,7 +147,7 @@ func TestCredentials(t *testing.T) {
 		for range 5 {
 			must(t, r.do(powerOnly))
 		}
-		atMost(t, "sessions at one time", r.Counts().PeakSessions, 2)
+		atMost(t, "logins", r.Counts().Logins, 2)
 	})
 
 	row(t, "R06_401_always", func(t *testing.T) {
@@ -219,6 +219,25 @@ func TestCredentials(t *testing.T) {
 		same(t, "logins", r.Counts().Logins, 2)
 		r.close()
 		same(t, "sessions left", r.Counts().Sessions, 0)
+	})
+
+	row(t, "R08_sessions_that_die_again_and_again", func(t *testing.T) {
+		r := start(t)
+		for range 5 {
+			must(t, r.do(powerOnly))
+			r.EndSessions()
+		}
+		same(t, "logins", r.Counts().Logins, 5)
+	})
+
+	row(t, "R06_what_an_account_may_not_see", func(t *testing.T) {
+		r := start(t)
+		r.On("GET", System+"/*", Always(refused)) // the machine itself is shown, and nothing of what is in it
+		for range 3 {
+			same(t, "ports", len(r.inspect().Hardware.NICs), 0)
+		}
+		must(t, r.do(powerOnly))
+		atMost(t, "logins", r.Counts().Logins, 2)
 	})
 
 	for name, status := range map[string]int{"R08_a_dead_session_401": 401, "R08_a_dead_session_403": 403} {
