@@ -342,3 +342,51 @@ func checkAborted(t *testing.T, w *enginetest.World, what string, from int) {
 	}
 	checkNothingIsOut(t, w)
 }
+
+// An operator aborts the node just before each append of the control plane, and a second worker acts on that at once: what the
+// first then still asks for, no agent is given.
+func TestAbortsBeforeEveryAppend(t *testing.T) {
+	_, appends := undisturbed(t)
+	for at := 1; at <= appends; at++ {
+		w := begin(t, stubs())
+		_, others := w.Process(w.Log)
+		from := 0
+		w.Store.Before = func(n int) {
+			if n != at {
+				return
+			}
+			if from = abort(t, w, "node"); from <= 0 {
+				return
+			}
+			for _, m := range others {
+				if _, err := m.Reconcile(t.Context(), w.Node.String()); err != nil {
+					t.Errorf("the second worker, before append %d: %v", at, err)
+				}
+			}
+		}
+		w.Run(nil)
+		if from > 0 {
+			checkNoneHandedOut(t, w, from, at)
+			checkNothingIsOut(t, w)
+		}
+	}
+}
+
+// checkNoneHandedOut finds agent commands of main steps that an agent was given after the abort.
+func checkNoneHandedOut(t *testing.T, w *enginetest.World, from, at int) {
+	t.Helper()
+	steps := map[string]string{}
+	for i, r := range w.Events() {
+		switch e := r.Event.(type) {
+		case agentcommand.Requested:
+			steps[r.Stream.ID()] = e.Step
+		case agentcommand.HandedOut:
+			if step := steps[r.Stream.ID()]; i >= from && step != "tidy" {
+				t.Errorf("aborted before append %d: an agent was given the command of step %s afterwards", at, step)
+			}
+		}
+	}
+	if in := w.State().Provision; in != node.Failed {
+		t.Errorf("aborted before append %d: the node is %s", at, in)
+	}
+}
