@@ -385,6 +385,14 @@ func TestBusy(t *testing.T) {
 		must(t, err)
 	})
 
+	row(t, "R13_a_change_may_take_longer_than_a_read", func(t *testing.T) {
+		r := attach(t, Start(t), redfish.Options{RequestTimeout: 2 * time.Second})
+		r.On("PATCH", System, Slow(2400*time.Millisecond))
+		_, err := r.boot(network)
+		must(t, err)
+		same(t, "changes that were sent", len(r.Requests("PATCH", "")), 1)
+	})
+
 	row(t, "R19_a_controller_takes_four_at_a_time", func(t *testing.T) {
 		r := start(t)
 		r.On("", "", func(x *Exchange) *Answer {
