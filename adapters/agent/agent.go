@@ -124,6 +124,10 @@ func (a *runner) serve(ctx context.Context) error {
 		case err == nil || ctx.Err() != nil:
 			continue
 		case fault.CodeOf(err) == fault.Unauthenticated:
+			if a.link.who().AgentID != "" && a.renewNow(ctx) == nil {
+				a.log.Info("renewed a certificate that has expired by the gateway's clock")
+				break
+			}
 			if a.Token == "" || !a.link.forget() {
 				return refused(err)
 			}

@@ -348,6 +348,40 @@ func TestARevokedAgentJoinsAgain(t *testing.T) {
 	})
 }
 
+// A machine that was off until its certificate had expired renews it, and needs no token; nor does one whose clock does not
+// tell it so.
+func TestAnExpiredCertificateIsRenewed(t *testing.T) {
+	for name, behind := range map[string]time.Duration{"by both clocks": 0, "by the gateway's clock only": 2 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t)
+			invoke, _ := gives(nil, nil)
+			o := g.options(map[agentcommand.KindName]Handler{quick: invoke})
+			stop := run(t, o)
+			g.result(g.order(quick, struct{}{}))
+			check(t, stop(nil))
+			identity, _, _ := o.State.Load()
+			csr := g.calls[0]
+			g.do(func() { g.lifetime = -time.Second })
+			first, err := g.issue(decoded[protocol.JoinRequest](t, csr.body).CSR)
+			check(t, err)
+			g.do(func() { g.lifetime = time.Hour })
+			identity.Certificate, identity.NotAfter = first.Certificate, first.NotAfter
+			check(t, o.State.Save(identity))
+			o.Token = ""
+			o.Now = func() time.Time { return time.Now().Add(-behind) }
+			run(t, o)
+			if r := g.result(g.order(quick, struct{}{})); r.Status != agentcommand.Succeeded {
+				t.Errorf("got %+v", r)
+			}
+			g.do(func() {
+				if g.joins != 1 || g.count(protocol.PathRenew) != 1 {
+					t.Errorf("%d joins, %d renewals", g.joins, g.count(protocol.PathRenew))
+				}
+			})
+		})
+	}
+}
+
 func TestAStartWithAStateDoesNotJoin(t *testing.T) {
 	g := newGateway(t)
 	invoke, _ := gives(nil, nil)

@@ -104,10 +104,8 @@ func (g *gateway) start(address string) {
 	listener, err := net.Listen("tcp", address)
 	check(g.t, err)
 	g.address, g.listener = listener.Addr().String(), listener
-	pool := x509.NewCertPool()
-	pool.AddCert(g.ca)
 	g.http = &http.Server{Handler: g, ErrorLog: log.New(io.Discard, "", 0), TLSConfig: &tls.Config{
-		Certificates: []tls.Certificate{g.server}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: pool, MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{g.server}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS13,
 	}}
 	server := g.http
 	done := make(chan struct{})
@@ -130,10 +128,15 @@ func (g *gateway) stop() {
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	certificate := ""
+	expired := false
 	if len(r.TLS.PeerCertificates) > 0 {
-		certificate = fingerprint(r.TLS.PeerCertificates[0].Raw)
+		shown := r.TLS.PeerCertificates[0]
+		certificate, expired = fingerprint(shown.Raw), time.Now().After(shown.NotAfter)
 	}
 	answer, err := g.answer(r, body, certificate)
+	if expired && r.URL.Path != protocol.PathRenew {
+		err = fault.New(fault.Unauthenticated, "the certificate has expired")
+	}
 	if err != nil {
 		var f *fault.Error
 		if !errors.As(err, &f) {

@@ -31,8 +31,10 @@ func (a *runner) join(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRefused, fault.Wrap(err, fault.InvalidConfig, "the agent's state can't be read: %v", err))
 	}
-	if ok && kept.valid(a.now()) && fingerprint(kept.CA) == a.CA && !a.link.rejected(kept) {
-		return a.link.become(kept)
+	if ok && kept.AgentID != "" && fingerprint(kept.CA) == a.CA && !a.link.rejected(kept) {
+		if known, err := a.resume(ctx, kept); known || err != nil {
+			return err
+		}
 	}
 	if a.Token == "" {
 		return fmt.Errorf("%w: %w", errRefused, fault.New(fault.Unauthenticated, "there is neither a valid certificate nor a join token"))
@@ -57,6 +59,22 @@ func (a *runner) join(ctx context.Context) error {
 		pause.wait(ctx, err)
 	}
 	return nil
+}
+
+// resume goes on with the certificate that was kept, renewing it where it has expired: a machine may have been off for long.
+// It tells whether the gateway still knows the agent.
+func (a *runner) resume(ctx context.Context, kept Identity) (known bool, err error) {
+	if err := a.link.become(kept); err != nil {
+		return false, err
+	}
+	if kept.valid(a.now()) {
+		return true, nil
+	}
+	if err = a.renewNow(ctx); fault.CodeOf(err) == fault.Unauthenticated {
+		a.link.forget()
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // joinKey is the key to join with. It is kept before it is used: the same token with the same key is answered again, also
