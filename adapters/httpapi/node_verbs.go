@@ -58,6 +58,7 @@ func (a *API) nodeVerbs() {
 	required(a, "maintenance", "Turn maintenance on or off", a.maintenance)
 	optional(a, "cordon", "Keep new work off the machine", a.cordon)
 	optional(a, "uncordon", "Let work on the machine again", plainVerb(s.Uncordon))
+	required(a, "trust-bmc", "Trust another certificate of the machine's BMC, such as a renewed one", a.trustBMC)
 }
 
 func required[B any](a *API, name, summary string, apply verb[B]) {
@@ -155,6 +156,10 @@ func (a *API) maintenance(ctx context.Context, c commands.Call, n id.Node, b con
 		})
 	}
 	return a.service.SetMaintenance(ctx, c, n, b.On, b.Reason)
+}
+
+func (a *API) trustBMC(ctx context.Context, c commands.Call, n id.Node, b contract.Certificate) (commands.NodeOutcome, error) {
+	return a.service.TrustBMC(ctx, c, n, b.Fingerprint)
 }
 
 func (a *API) cordon(ctx context.Context, c commands.Call, n id.Node, b contract.Reason) (commands.NodeOutcome, error) {

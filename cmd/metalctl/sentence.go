@@ -73,6 +73,8 @@ func nodeSentence(e node.Event) string {
 		return "released without a proven wipe, by the policy " + e.Policy
 	case node.PowerAsked:
 		return "power " + string(e.Action) + " was asked for"
+	case node.PowerFailed:
+		return "power " + string(e.Action) + " came to nothing" + because(e.Error.Message)
 	case node.PowerObserved:
 		return "power was seen " + string(e.Power)
 	case node.MaintenanceEntered:
@@ -87,8 +89,17 @@ func nodeSentence(e node.Event) string {
 		return fmt.Sprintf("%s inventory: %d disks, %d NICs", e.Source, len(e.Hardware.Disks), len(e.Hardware.NICs))
 	case node.WipeAttested:
 		return "a wipe was attested"
+	case node.BMCLearned:
+		return learnedSentence(e)
 	}
 	return plainWords(e.EventType())
+}
+
+func learnedSentence(l node.BMCLearned) string {
+	if l.Fingerprint != "" {
+		return "the BMC is known by its certificate " + l.Fingerprint
+	}
+	return "its driver learned more about the BMC"
 }
 
 func movedSentence(m node.Moved) string {

@@ -40,6 +40,30 @@ func newCordon(a *app) *cobra.Command {
 	})
 }
 
+func newTrustBMC(a *app) *cobra.Command {
+	var in contract.Certificate
+	v := verb{
+		name: "trust-bmc", short: "Trust another certificate of the machine's BMC",
+		long: `Pins another certificate of the machine's BMC than the one that was seen first, such as after a renewal. Until
+then every step that
+talks to the BMC fails with reason certificate-changed. Find out first that nobody else answers at the address.`,
+		example: "  metalctl trust-bmc node_01k… --fingerprint 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+	}
+	v.flags = func(cmd *cobra.Command) {
+		cmd.Flags().StringVar(&in.Fingerprint, "fingerprint", "", "SHA-256 of the certificate in lower-case hex (needed)")
+	}
+	v.check = func() error {
+		if in.Fingerprint == "" {
+			return usage("--fingerprint is needed")
+		}
+		return nil
+	}
+	v.apply = func(ctx context.Context, c *client.Client, id string, o ...client.Option) (contract.Node, error) {
+		return c.TrustBMC(ctx, id, in, o...)
+	}
+	return v.command(a)
+}
+
 // newReasoned makes a verb that takes a reason.
 func newReasoned(a *app, needed bool,
 	apply func(*client.Client, context.Context, string, contract.Reason, ...client.Option) (contract.Node, error), v verb,

@@ -31,6 +31,7 @@ var (
 	opMaintenance = post("/v1/nodes/{id}/maintenance")
 	opCordon      = post("/v1/nodes/{id}/cordon")
 	opUncordon    = post("/v1/nodes/{id}/uncordon")
+	opTrustBMC    = post("/v1/nodes/{id}/trust-bmc")
 )
 
 // Enroll hands over a machine. Errors: INVALID_INPUT, NOT_FOUND (the pool), CONFLICT (an address is taken).
@@ -177,6 +178,11 @@ func (c *Client) SetMaintenance(ctx context.Context, node string, in contract.Ma
 // Cordon keeps new work off the node.
 func (c *Client) Cordon(ctx context.Context, node string, in contract.Reason, o ...Option) (contract.Node, error) {
 	return call[contract.Node](ctx, c, opCordon, []string{node}, nil, in, o)
+}
+
+// TrustBMC pins another certificate of the node's BMC. Errors: INVALID_INPUT, INVALID_STATE where none is pinned.
+func (c *Client) TrustBMC(ctx context.Context, node string, in contract.Certificate, o ...Option) (contract.Node, error) {
+	return call[contract.Node](ctx, c, opTrustBMC, []string{node}, nil, in, o)
 }
 
 // Uncordon lets work on the node again.

@@ -59,6 +59,11 @@ type Power struct {
 	Action string `json:"action" doc:"on, off, graceful, cycle or reset"`
 }
 
+// Certificate names the certificate of a management controller.
+type Certificate struct {
+	Fingerprint string `json:"fingerprint" doc:"its SHA-256, 64 lower-case hex digits"`
+}
+
 // Maintenance turns maintenance on or off.
 type Maintenance struct {
 	On     bool   `json:"on"`
