@@ -179,6 +179,8 @@ func (a *API) operations() {
 	a.tenantOperations()
 	a.siteOperations()
 	a.poolOperations()
+	a.profileOperations()
+	a.imageOperations()
 	a.workflowOperations()
 	a.agentOperations()
 	a.joinTokenOperations()

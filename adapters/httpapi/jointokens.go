@@ -145,7 +145,9 @@ func (a *API) listJoinTokens(ctx context.Context, in *listJoinTokens) (*answer, 
 	return listIn(ctx, a, jointokens.Name, in.Fresh, in.Paging, func(who *Identity) ([]jointokens.Token, string, error) {
 		f.Scope = who.Scope(principal.TokensRead)
 		return narrowed(ctx, a, who, around{tenant: f.Tenant, site: f.Site}, principal.TokensRead, in.Cursor == "",
-			func(projections.Scope) ([]jointokens.Token, string, error) { return jointokens.List(ctx, a.db, f, in.page()) })
+			func(projections.Scope) ([]jointokens.Token, string, error) {
+				return jointokens.List(ctx, a.db, f, in.page())
+			})
 	}, joinTokenOf)
 }
 

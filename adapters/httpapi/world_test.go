@@ -24,12 +24,20 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/profile/builtin"
+	"github.com/better-compute/metal/processmanagers/steps"
 	"github.com/better-compute/metal/projections"
+	"github.com/better-compute/metal/projections/agents"
 	"github.com/better-compute/metal/projections/authz"
 	"github.com/better-compute/metal/projections/doctor"
 	"github.com/better-compute/metal/projections/history"
+	"github.com/better-compute/metal/projections/images"
+	"github.com/better-compute/metal/projections/jointokens"
 	"github.com/better-compute/metal/projections/metalview"
+	"github.com/better-compute/metal/projections/profiles"
+	"github.com/better-compute/metal/projections/workflowview"
 	"github.com/better-compute/metal/test/pgtest"
 )
 
@@ -80,7 +88,14 @@ func start(t testing.TB, change ...setup) *world {
 	w.store = cfg.Log
 	cfg.Service = commands.New(cfg.Log, cfg.Authorizer, w.secrets, w.now)
 	w.service = cfg.Service
-	w.runner = must(projections.NewRunner(w.pool, cfg.Log, authz.New(), metalview.New(), history.New(), doctor.New()))(t)
+	steps := must(steps.NewCatalog(agentcommand.Kinds, steps.Shipped()))(t)
+	if err := w.service.UseProfiles(steps, must(builtin.Profiles())(t), map[string]commands.HardwareProfile{
+		"dell-r760": {"power": "ipmi"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.runner = must(projections.NewRunner(w.pool, cfg.Log, authz.New(), metalview.New(), history.New(), doctor.New(),
+		agents.New(), workflowview.New(), jointokens.New(), images.New(), profiles.New()))(t)
 	cfg.Waiter, cfg.Projections = w.runner, w.runner.Names()
 	w.api = must(New(cfg))(t)
 	w.run()

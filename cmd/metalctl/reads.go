@@ -18,7 +18,7 @@ func addReads(root *cobra.Command, a *app) {
 	nodes := newListNodes(a, "")
 	nodes.Short, nodes.GroupID = "Short for list nodes", groupReads
 	root.AddCommand(get, list, nodes)
-	root.AddCommand(newWorkflow(a), newAgent(a))
+	root.AddCommand(newWorkflow(a), newAgent(a), newProfile(a), newImage(a))
 	for _, cmd := range []*cobra.Command{
 		newWatch(a), newHistory(a), newWhy(a), newReplay(a), newEvents(a), newDoctor(a), newAudit(a),
 	} {

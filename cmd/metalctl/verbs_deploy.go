@@ -24,6 +24,7 @@ the machine boots it. The profile's version is pinned. It ends deployed; if it f
 		example: "  metalctl deploy node_01k… --profile ubuntu-24@3 --watch",
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().StringVarP(&text, "profile", "p", "", "profile and version: ID@VERSION (needed)")
+			_ = cmd.RegisterFlagCompletionFunc("profile", a.completeProfiles(deployable)) // the flag was made above
 		},
 		check: func() (err error) {
 			in, err = parseProfile(text)

@@ -59,7 +59,7 @@ var changing = []struct {
 	{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "HASH"},
 }
 
-var ids = regexp.MustCompile(`\b(node|tenant|site|pool|prn|bnd|tok|wf)_[0-9a-hjkmnp-tv-z]{26}\b`)
+var ids = regexp.MustCompile(`\b(node|tenant|site|pool|prn|bnd|tok|wf|img|jtk|agt|cmd)_[0-9a-hjkmnp-tv-z]{26}\b`)
 
 // plain FILE OUT writes a file (stdout and stderr among them) to another, with what changes from run to run replaced.
 func plain(ts *testscript.TestScript, neg bool, args []string) {

@@ -56,6 +56,9 @@ var calls = map[string]func(context.Context, *Client){
 	"Cordon": func(ctx context.Context, c *Client) {
 		_, _ = c.Cordon(ctx, "1", contract.Reason{Reason: "r"}, every...)
 	},
+	"TrustBMC": func(ctx context.Context, c *Client) {
+		_, _ = c.TrustBMC(ctx, "1", contract.Certificate{Fingerprint: "1"}, every...)
+	},
 	"Uncordon":     func(ctx context.Context, c *Client) { _, _ = c.Uncordon(ctx, "1", every...) },
 	"CreateTenant": func(ctx context.Context, c *Client) { _, _ = c.CreateTenant(ctx, contract.NewTenant{}, every...) },
 	"Tenants":      func(ctx context.Context, c *Client) { take(c.Tenants(ctx, every...)) },
@@ -97,7 +100,50 @@ var calls = map[string]func(context.Context, *Client){
 	"Doctor": func(ctx context.Context, c *Client) { take(c.Doctor(ctx, every...)) },
 	"Follow": func(ctx context.Context, c *Client) {
 		after := uint64(7)
-		take(c.Follow(ctx, Feed{After: &after, Tenant: "t", Subject: "s", Types: []string{"a", "b"}}, every...))
+		take(c.Follow(ctx, Feed{After: &after, Tenant: "t", Subject: "s", Node: "n", Types: []string{"a", "b"}}, every...))
+	},
+	"CreateProfile": func(ctx context.Context, c *Client) {
+		_, _ = c.CreateProfile(ctx, "t", json.RawMessage("{}"), every...)
+	},
+	"Profiles":   func(ctx context.Context, c *Client) { take(c.Profiles(ctx, "t", "p", every...)) },
+	"GetProfile": func(ctx context.Context, c *Client) { _, _ = c.GetProfile(ctx, "1", 2, "t", every...) },
+	"ValidateProfile": func(ctx context.Context, c *Client) {
+		_, _ = c.ValidateProfile(ctx, contract.TryProfile{}, every...)
+	},
+	"RenderProfile": func(ctx context.Context, c *Client) {
+		_, _ = c.RenderProfile(ctx, contract.TryProfile{}, every...)
+	},
+	"RegisterImage": func(ctx context.Context, c *Client) { _, _ = c.RegisterImage(ctx, contract.NewImage{}, every...) },
+	"Images":        func(ctx context.Context, c *Client) { take(c.Images(ctx, "t", "n", true, every...)) },
+	"GetImage":      func(ctx context.Context, c *Client) { _, _ = c.GetImage(ctx, "1", every...) },
+	"WithdrawImage": func(ctx context.Context, c *Client) {
+		_, _ = c.WithdrawImage(ctx, "1", contract.Reason{Reason: "r"}, every...)
+	},
+	"Workflows": func(ctx context.Context, c *Client) {
+		take(c.Workflows(ctx, WorkflowFilter{Tenant: "t", Node: "n", Profile: "p", States: []string{"failed"}, PageSize: 10}, every...))
+	},
+	"NodeWorkflows": func(ctx context.Context, c *Client) { take(c.NodeWorkflows(ctx, "1", []string{"failed"}, every...)) },
+	"GetWorkflow":   func(ctx context.Context, c *Client) { _, _ = c.GetWorkflow(ctx, "1", every...) },
+	"AbortWorkflow": func(ctx context.Context, c *Client) {
+		_, _ = c.AbortWorkflow(ctx, "1", contract.Reason{Reason: "r"}, every...)
+	},
+	"RetryWorkflow": func(ctx context.Context, c *Client) {
+		_, _ = c.RetryWorkflow(ctx, "1", contract.Retry{FromStep: "s"}, every...)
+	},
+	"PauseWorkflow":  func(ctx context.Context, c *Client) { _, _ = c.PauseWorkflow(ctx, "1", every...) },
+	"ResumeWorkflow": func(ctx context.Context, c *Client) { _, _ = c.ResumeWorkflow(ctx, "1", every...) },
+	"CreateJoinToken": func(ctx context.Context, c *Client) {
+		_, _ = c.CreateJoinToken(ctx, contract.NewJoinToken{}, every...)
+	},
+	"GetJoinToken": func(ctx context.Context, c *Client) { _, _ = c.GetJoinToken(ctx, "1", every...) },
+	"JoinTokens":   func(ctx context.Context, c *Client) { take(c.JoinTokens(ctx, "t", "s", "n", every...)) },
+	"RevokeJoinToken": func(ctx context.Context, c *Client) {
+		_, _ = c.RevokeJoinToken(ctx, "1", contract.Reason{Reason: "r"}, every...)
+	},
+	"GetAgent": func(ctx context.Context, c *Client) { _, _ = c.GetAgent(ctx, "1", every...) },
+	"Agents":   func(ctx context.Context, c *Client) { take(c.Agents(ctx, "s", "n", "site", every...)) },
+	"RevokeAgent": func(ctx context.Context, c *Client) {
+		_, _ = c.RevokeAgent(ctx, "1", contract.Reason{Reason: "r"}, every...)
 	},
 	"Position": func(ctx context.Context, c *Client) { _, _ = c.Position(ctx, every...) },
 }

@@ -45,9 +45,9 @@ func (c *Client) Workflows(ctx context.Context, f WorkflowFilter, o ...Option) i
 	return pages[contract.Workflow](ctx, c, opListWorkflows, nil, f.query(), o)
 }
 
-// NodeWorkflows goes through the workflows of one machine, newest first.
-func (c *Client) NodeWorkflows(ctx context.Context, node string, o ...Option) iter.Seq2[contract.Workflow, error] {
-	return pages[contract.Workflow](ctx, c, opNodeWorkflows, []string{node}, nil, o)
+// NodeWorkflows goes through the workflows of one machine, newest first; in any of the states, or in all where none is given.
+func (c *Client) NodeWorkflows(ctx context.Context, node string, states []string, o ...Option) iter.Seq2[contract.Workflow, error] {
+	return pages[contract.Workflow](ctx, c, opNodeWorkflows, []string{node}, WorkflowFilter{States: states}.query(), o)
 }
 
 // GetWorkflow reads one workflow with its steps.

@@ -22,6 +22,7 @@ import (
 	"github.com/better-compute/metal/projections/images"
 	"github.com/better-compute/metal/projections/jointokens"
 	"github.com/better-compute/metal/projections/metalview"
+	"github.com/better-compute/metal/projections/profiles"
 	"github.com/better-compute/metal/projections/workflowview"
 )
 
@@ -29,7 +30,7 @@ import (
 func ReadModels() []projections.Projection {
 	return []projections.Projection{
 		metalview.New(), authzview.New(), agentqueue.New(), workflowview.New(), agents.New(), jointokens.New(), images.New(),
-		history.New(), doctor.New(),
+		profiles.New(), history.New(), doctor.New(),
 	}
 }
 
