@@ -102,7 +102,5 @@ func TestTheShippedAgent(t *testing.T) {
 		t.Errorf("wiped %d times", wiped.Load())
 	}
 	stop()
-	if back.Waiting() != 0 {
-		t.Error("a poll is left")
-	}
+	w.until("no poll is left", func() bool { return back.Waiting() == 0 })
 }

@@ -1,6 +1,7 @@
 package agentapi
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func FuzzBody(f *testing.F) {
 			&protocol.JoinRequest{}, &protocol.SessionRequest{}, &protocol.PollRequest{}, &protocol.AckRequest{},
 			&protocol.ProgressRequest{}, &protocol.ResultRequest{}, &protocol.SecretRequest{}, &protocol.RenewRequest{}, &protocol.CloseRequest{},
 		} {
-			status, err := read(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(body)), smallBody, into)
+			status, err := read(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), smallBody, into)
 			if err != nil && (fault.CodeOf(err) != fault.InvalidInput || status < 400) {
 				t.Errorf("%d, %v", status, err)
 			}
