@@ -113,7 +113,12 @@ type dispatch struct {
 	running int
 	settled []Settled
 	away    bool
+	looked  time.Time // when the table was last asked
 }
+
+// pace is the least time between two looks at the table: on a busy one, what is done and what falls due gathers meanwhile.
+// After a quiet moment nothing waits.
+const pace = 4 * time.Millisecond
 
 // settle gives back what is done. What can't be given back is tried once more; then its lease runs out by itself.
 func (d *dispatch) settle(ctx context.Context) {
@@ -144,6 +149,7 @@ func (d *dispatch) claim(ctx context.Context) (wait time.Duration, busy bool) {
 		return 0, true
 	}
 	asked := time.Now()
+	d.looked = asked
 	leases, next, err := d.wakeups.Lease(ctx, LeaseRequest{
 		Managers: d.names, Holder: d.holder, TTL: d.options.TTL, Limit: free,
 	})
@@ -173,6 +179,23 @@ func (d *dispatch) wait(ctx context.Context, wait time.Duration, busy bool) {
 	case <-due:
 	case <-nudged:
 	case <-ctx.Done():
+	}
+	d.gather(ctx)
+}
+
+// gather takes what is done until the next look at the table may be.
+func (d *dispatch) gather(ctx context.Context) {
+	timer := time.NewTimer(time.Until(d.looked.Add(pace)))
+	defer timer.Stop()
+	for {
+		select {
+		case s := <-d.done:
+			d.took(s)
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

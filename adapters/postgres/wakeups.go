@@ -155,7 +155,9 @@ func (w *Wakeups) Settle(ctx context.Context, holder string, settled []processma
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(unsynced)
-	batch.Queue(doneSQL, holder, c.managers, c.keys, c.numbers, c.generations, c.again)
+	if slices.Contains(c.again, nil) {
+		batch.Queue(doneSQL, holder, c.managers, c.keys, c.numbers, c.generations, c.again)
+	}
 	batch.Queue(againSQL, holder, c.managers, c.keys, c.numbers, c.generations, c.again, c.attempts, c.errors)
 	if err := w.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("settle %d wake-ups: %w", len(settled), Fault(err))

@@ -19,8 +19,12 @@ type orders struct {
 	handed *handed
 }
 
-// Find implements steps.AgentCommands.
+// Find implements steps.AgentCommands. An attempt that is not known to wait has sent nothing yet.
 func (o *orders) Find(ctx context.Context, key string) (agentcommand.State, error) {
+	now := o.pass.w.Find(o.step.ID)
+	if now != nil && now.State == workflow.StepRunning && now.Attempt == o.step.Attempt && id.IsZero(now.AgentCommand) {
+		return agentcommand.State{}, nil
+	}
 	return o.pass.command(ctx, agentcommand.IDOf(key))
 }
 
