@@ -21,6 +21,7 @@ const mostDiskBytes = 64 << 10
 //
 //	GET  /machines
 //	GET  /machines/{name}                    with its console and disks
+//	GET  /machines/{name}/orders             what its agents began to carry out
 //	GET  /machines/{name}/disks/{number}     ?offset=0&length=512: the bytes
 //	POST /machines/{name}/reset              {"resetType": "ForceOff"}
 //	POST /faults                             a Fault
@@ -29,6 +30,10 @@ func (s *Site) Control() http.Handler {
 	mux.HandleFunc("GET /machines", func(w http.ResponseWriter, _ *http.Request) { send(w, s.List()) })
 	mux.HandleFunc("GET /machines/{name}", s.controlMachine(func(w http.ResponseWriter, _ *http.Request, m *Machine) error {
 		send(w, m.detail())
+		return nil
+	}))
+	mux.HandleFunc("GET /machines/{name}/orders", s.controlMachine(func(w http.ResponseWriter, _ *http.Request, m *Machine) error {
+		send(w, m.Orders())
 		return nil
 	}))
 	mux.HandleFunc("GET /machines/{name}/disks/{number}", s.controlMachine(showDisk))

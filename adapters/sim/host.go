@@ -159,6 +159,7 @@ func (b *boot) mortal(kinds map[agentcommand.KindName]agent.Handler, kill contex
 	out := make(map[agentcommand.KindName]agent.Handler, len(kinds))
 	for kind, handle := range kinds {
 		out[kind] = func(ctx context.Context, o agent.Order) (any, func(context.Context) error, error) {
+			b.begun(o)
 			dies, after := b.m.dies(kind)
 			if dies && !after {
 				kill(agent.ErrGone)
@@ -166,6 +167,9 @@ func (b *boot) mortal(kinds map[agentcommand.KindName]agent.Handler, kill contex
 				return nil, nil, context.Cause(ctx)
 			}
 			result, then, err := handle(ctx, o)
+			if ctx.Err() == nil {
+				b.done(o)
+			}
 			if dies {
 				kill(agent.ErrGone)
 				<-ctx.Done()

@@ -31,6 +31,7 @@ type Machine struct {
 	asking  func(ending) // the running system's answer to the power button; the lock is held
 	faults  faults
 	entries []Entry
+	orders  []Ordered
 	changed chan struct{}
 }
 
