@@ -45,6 +45,6 @@ The first start makes the first administrator and prints its token, once, to sta
 func serve(ctx context.Context, c config, master postgres.MasterKey, token string) error {
 	logger := c.logger()
 	return plane.Run(ctx, c.plane(master, token), func(a plane.Addresses) {
-		logger.Info("serving", "address", a.API, "version", version())
+		logger.Info("serving", "address", a.API, "gateway", a.Gateway, "authority", a.CASHA256, "version", version())
 	})
 }

@@ -2,12 +2,12 @@ package plane
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/commands"
-	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
@@ -71,6 +71,7 @@ func (s stepImages) Resolve(ctx context.Context, tenant id.Tenant, ref string) (
 type stepAgents struct {
 	service *commands.Service
 	db      projections.DB
+	clock   func() time.Time
 }
 
 // OfNode implements steps.Agents.
@@ -85,7 +86,11 @@ func (s stepAgents) OfNode(ctx context.Context, n id.Node) (steps.Session, error
 	}
 	session := steps.Session{Agent: of, Role: agentcommand.Role(now.Role), BootID: now.BootID, OpenedAt: now.SessionAt}
 	boot, role, connected, err := agents.Connected(ctx, s.db, of)
-	session.Connected = connected && boot == now.BootID && role == agent.Role(session.Role)
+	if boot == now.BootID && role == now.Role {
+		session.Connected = connected
+	} else { // signs of life are written now and then: of a session that has just been opened, its event is the first
+		session.Connected = s.clock().Sub(now.SessionAt) < agents.Alive
+	}
 	return session, err
 }
 
