@@ -31,7 +31,7 @@ import (
 const patience = 2 * time.Minute
 
 // Main runs the tests of a package, stops the cluster, and fails where goroutines are left.
-func Main(m *testing.M) {
+func Main(m interface{ Run() int }) {
 	code := m.Run()
 	if err := stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest:", err)
