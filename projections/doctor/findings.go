@@ -111,7 +111,9 @@ const maxFindings = 1000
 func Findings(ctx context.Context, db projections.DB, in Input) ([]Finding, error) {
 	in = in.complete()
 	found := in.projections()
-	for _, find := range []func(context.Context, projections.DB, Input) ([]Finding, error){failed, stalled, stuck, failedWorkflows, failing, orphaned} {
+	for _, find := range []func(context.Context, projections.DB, Input) ([]Finding, error){
+		failed, stalled, stuck, failedWorkflows, failing, orphaned,
+	} {
 		some, err := find(ctx, db, in)
 		if err != nil {
 			return nil, err
