@@ -379,8 +379,8 @@ func TestBusy(t *testing.T) {
 
 	row(t, "R13_slow_is_not_dead", func(t *testing.T) {
 		s := Start(t)
-		r := attach(t, s, redfish.Options{ConnectTimeout: 200 * time.Millisecond, RequestTimeout: 10 * time.Second})
-		r.On("PATCH", System, Slow(500*time.Millisecond))
+		r := attach(t, s, redfish.Options{ConnectTimeout: 1500 * time.Millisecond, RequestTimeout: 10 * time.Second})
+		r.On("PATCH", System, Slow(2*time.Second))
 		_, err := r.boot(bmc.BootOverride{Device: bmc.BootNetwork})
 		must(t, err)
 	})
