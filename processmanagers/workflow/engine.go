@@ -82,9 +82,9 @@ func Wakes(r event.Recorded) (key string, ok bool) {
 	return "", false
 }
 
-// Rests tells that a workflow has nothing left to do.
+// Rests tells that a workflow has nothing left to do. After an abort an agent command may still have to be taken back.
 func Rests(r event.Recorded) (key string, ok bool) {
-	if _, ended := r.Event.(workflow.Ended); ended {
+	if e, ended := r.Event.(workflow.Ended); ended && e.Status != workflow.Cancelled {
 		return keyOf(r.Event)
 	}
 	return "", false
