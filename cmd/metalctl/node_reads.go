@@ -43,7 +43,7 @@ func newGetNode(a *app) *cobra.Command {
 				return err
 			}
 			return a.watchNode(cmd.Context(), c, n, func(n contract.Node, e contract.Event) (bool, error) {
-				if e.Subject != "node/"+n.ID {
+				if !ofNode(e) {
 					return false, nil
 				}
 				return false, nodeKind.one(a, n)

@@ -28,7 +28,7 @@ func (a *app) watchNode(ctx context.Context, c *client.Client, n contract.Node,
 		if e.Position <= n.Position {
 			continue // what was shown already holds it
 		}
-		if e.Subject != "node/"+n.ID { // of its workflows and agent commands
+		if !ofNode(e) { // of its workflows and agent commands
 			if done, err := show(n, e); err != nil || done {
 				return err
 			}
@@ -44,19 +44,22 @@ func (a *app) watchNode(ctx context.Context, c *client.Client, n contract.Node,
 	return ctx.Err()
 }
 
-// watchList prints a row whenever something happens to a machine that matches, or that did.
+// ofNode tells an event of a machine's own stream: those of its agent commands are about it too.
+func ofNode(e contract.Event) bool { return strings.HasPrefix(e.Type, "node.") }
+
+// watchList prints a row whenever a machine that matches, or that did, is not any more as it was shown.
 func (a *app) watchList(ctx context.Context, c *client.Client, f client.NodeFilter, from uint64, shown []contract.Node,
 ) error {
-	listed := map[string]uint64{}
+	listed := map[string]contract.Node{}
 	for _, n := range shown {
-		listed[n.ID] = n.Position
+		listed[n.ID] = n
 	}
 	for e, err := range c.Follow(ctx, client.Feed{After: &from, Tenant: f.Tenant}) {
 		if err != nil {
 			return err
 		}
-		id, ofNode := strings.CutPrefix(e.Subject, "node/")
-		if !ofNode || e.Position <= listed[id] {
+		id, _ := strings.CutPrefix(e.Subject, "node/")
+		if !ofNode(e) || e.Position <= listed[id].Position {
 			continue
 		}
 		n, err := c.GetNode(ctx, id, client.AtPosition(e.Position))
@@ -66,10 +69,14 @@ func (a *app) watchList(ctx context.Context, c *client.Client, f client.NodeFilt
 		if err != nil {
 			return err
 		}
-		if _, was := listed[id]; !was && !matches(f, n) {
+		before, was := listed[id]
+		if !was && !matches(f, n) {
 			continue
 		}
-		listed[id] = n.Position
+		listed[id] = n
+		if was && standing(before) == standing(n) && before.Power == n.Power {
+			continue // such as an inventory
+		}
 		if err := a.rows(nodeKind, n); err != nil {
 			return err
 		}

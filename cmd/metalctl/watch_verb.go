@@ -45,7 +45,7 @@ func (a *app) watchVerb(ctx context.Context, c *client.Client, n contract.Node) 
 	last := n
 	err := a.watchNode(ctx, c, n, func(now contract.Node, e contract.Event) (bool, error) {
 		last = now
-		if e.Subject != "node/"+now.ID {
+		if !ofNode(e) {
 			a.sayStep(e)
 			return false, nil
 		}
