@@ -45,6 +45,12 @@ type ignition struct {
 	} `json:"storage"`
 }
 
+// ReadAgentConfig gives what the user data on a disk lets the OS's agent join with.
+func ReadAgentConfig(d disk.Device) (AgentConfig, error) {
+	_, config, err := readUserData(d)
+	return config, err
+}
+
 // readUserData does what cloud-init or Ignition does at the first boot.
 func readUserData(d disk.Device) (hostname string, config AgentConfig, err error) {
 	files, err := disk.ReadConfigDrive(d)

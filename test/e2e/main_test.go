@@ -19,27 +19,10 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi/client"
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 	"github.com/better-compute/metal/domain/tenant"
-	"github.com/better-compute/metal/test/pgtest"
+	"github.com/better-compute/metal/test/lab"
 )
 
-// programs is where the built programs are.
-var programs string
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "metal-e2e-")
-	if err == nil {
-		programs = dir
-		build := exec.Command("go", "build", "-o", dir+"/", "../../cmd/metald")
-		build.Stdout, build.Stderr = os.Stderr, os.Stderr
-		err = build.Run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build the programs:", err)
-		os.Exit(1)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	pgtest.Main(m)
-}
+func TestMain(m *testing.M) { lab.Main(m) }
 
 // daemon is a running metald.
 type daemon struct {
@@ -54,7 +37,7 @@ type daemon struct {
 func start(t *testing.T, url string, environ []string, args ...string) *daemon {
 	t.Helper()
 	d := &daemon{t: t, url: url, log: &tail{}, exited: make(chan struct{})}
-	d.cmd = exec.Command(filepath.Join(programs, "metald"), args...)
+	d.cmd = exec.Command(lab.Path(t, "metald"), args...)
 	d.cmd.Env = append(os.Environ(), environ...)
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if err := d.cmd.Start(); err != nil {

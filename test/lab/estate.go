@@ -1,0 +1,151 @@
+package lab
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/adapters/sim"
+	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/profile/builtin"
+)
+
+// OSName is what the image host@1 calls itself.
+const OSName = "labos 1"
+
+const (
+	imageBytes = 256 << 10
+	diskBytes  = 8 << 20
+)
+
+// authority is the fingerprint of metald's CA, as it said.
+func (l *Lab) authority() string {
+	l.T.Helper()
+	found := regexp.MustCompile(`authority=([0-9a-f]{64})`).FindStringSubmatch(l.Planes[0].Said())
+	if found == nil {
+		l.T.Fatal("metald does not tell its authority")
+	}
+	return found[1]
+}
+
+// estate makes a tenant with a site and a pool, profiles with little patience, and an image.
+func (l *Lab) estate() {
+	l.T.Helper()
+	ctx := l.T.Context()
+	public, private, err := ed25519.GenerateKey(nil)
+	l.must(err)
+	der, err := x509.MarshalPKIXPublicKey(public)
+	l.must(err)
+	key := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	tenant, err := l.Client.CreateTenant(ctx, contract.NewTenant{Name: "acme", Policy: contract.TenantPolicy{
+		ImageSigners: []contract.ImageSigner{{Name: "release", PublicKey: key}},
+	}})
+	l.must(err)
+	site, err := l.Client.CreateSite(ctx, contract.NewSite{Tenant: tenant.ID, Name: "lab"})
+	l.must(err)
+	pool, err := l.Client.CreatePool(ctx, contract.NewPool{Tenant: tenant.ID, Site: site.ID, Name: "gpu", Policy: l.options.Pool})
+	l.must(err)
+	l.Tenant, l.Site, l.Pool = tenant.ID, site.ID, pool.ID
+	l.hurriedProfiles()
+
+	image := sim.OSImage(imageBytes, OSName)
+	l.must(os.Mkdir(filepath.Join(l.dir, "images"), 0o700))
+	l.must(os.WriteFile(filepath.Join(l.dir, "images", "os.raw"), image, 0o600))
+	l.images = freeAddress(l.T)
+	sum := sha256.Sum256(image)
+	l.Image, err = l.Client.RegisterImage(ctx, contract.NewImage{
+		Tenant: l.Tenant, Name: "host", Version: "1", Digest: "sha256:" + hex.EncodeToString(sum[:]), Bytes: imageBytes, Format: "raw",
+		URL: "http://" + l.images + "/os.raw", Signature: ed25519.Sign(private, sum[:]),
+	})
+	l.must(err)
+}
+
+// hurriedProfiles are the shipped ones, as the tenant's own: what they do is the same, with less patience.
+func (l *Lab) hurriedProfiles() {
+	l.T.Helper()
+	all, err := builtin.Profiles()
+	l.must(err)
+	for _, doc := range all {
+		text, err := json.Marshal(doc)
+		l.must(err)
+		l.CreateProfile(text, func(step map[string]any) {
+			switch step["use"] {
+			case "burnin.cpu", "burnin.memory", "burnin.disk", "burnin.gpu":
+				step["with"] = map[string]any{"bytes": diskBytes / 4} // one pass
+			case "metal.ensureRamdisk", "boot.kexec", "wait.agentJoined":
+				step["timeout"] = l.options.RamdiskWithin.String()
+			}
+			if step["retryDelay"] != nil {
+				step["retryDelay"] = "1s"
+			}
+		})
+	}
+}
+
+// CreateProfile stores a profile of the tenant, after each of its steps was changed.
+func (l *Lab) CreateProfile(document []byte, change func(step map[string]any)) {
+	l.T.Helper()
+	var doc map[string]any
+	l.must(json.Unmarshal(document, &doc))
+	for _, phase := range []string{"steps", "cleanup"} {
+		steps, _ := doc[phase].([]any)
+		for _, step := range steps {
+			change(step.(map[string]any))
+			if armed, ok := step.(map[string]any)["onFailure"].(map[string]any); ok {
+				change(armed)
+			}
+		}
+	}
+	text, err := json.Marshal(maps.Clone(doc))
+	l.must(err)
+	_, err = l.Client.CreateProfile(l.T.Context(), l.Tenant, text)
+	l.must(err)
+}
+
+// site starts the site's agent and the simulated machines.
+func (l *Lab) site() {
+	l.T.Helper()
+	token, err := l.Client.CreateJoinToken(l.T.Context(), contract.NewJoinToken{Role: "site", Site: l.Site})
+	l.must(err)
+	l.JoinToken = token.Token
+	boot := freeAddress(l.T)
+	l.Boot = "http://" + boot
+	l.SiteAgent = newProgram(l.T, "bcd", nil, "site", "--gateway", l.Gateway, "--ca-sha256", l.CA,
+		"--token-file", l.file("join-token", token.Token), "--state-dir", filepath.Join(l.dir, "bcd"),
+		"--boot-listen", boot, "--boot-url", l.Boot)
+	l.SiteAgent.answers = func() error { return listening(boot) }
+	l.SiteAgent.Start()
+
+	l.control = freeAddress(l.T)
+	l.Sim = newProgram(l.T, "metalsim", nil, append([]string{
+		"--machines", strconv.Itoa(l.options.Machines), "--boot-url", l.Boot, "--control", l.control, "--verbose",
+		"--disk-bytes", strconv.Itoa(diskBytes), "--images", filepath.Join(l.dir, "images"), "--images-listen", l.images,
+	}, l.options.SimFlags...)...)
+	l.Sim.answers = func() error { return listening(l.control) }
+	l.Sim.Start()
+	l.must(poll(time.Minute, "the site's agent to join", func() error {
+		for agent, err := range l.Client.Agents(l.T.Context(), l.Site, "", "site") {
+			if err != nil || agent.Connected {
+				return err
+			}
+		}
+		return fault.New(fault.Unavailable, "it is not connected")
+	}))
+}
+
+func (l *Lab) must(err error) {
+	l.T.Helper()
+	if err != nil {
+		l.T.Fatal(err)
+	}
+}

@@ -1,0 +1,166 @@
+// Package lab runs a whole control plane over a simulated site, as the programs that users run: metald over PostgreSQL, the
+// site's agent, and machines whose every byte can be looked at. Each program can be killed and started again.
+package lab
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/better-compute/metal/adapters/httpapi/client"
+	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/adapters/postgres/cluster"
+	"github.com/better-compute/metal/test/pgtest"
+)
+
+// Options say what the lab is made of.
+type Options struct {
+	Machines      int
+	Replicas      int  // of metald; 0: one
+	OwnPostgres   bool // a server of its own, that may be killed
+	Pool          contract.PoolPolicy
+	SimFlags      []string      // further flags of metalsim
+	RamdiskWithin time.Duration // how long a boot into the ramdisk may take before it is tried again; 0: a minute
+}
+
+// Lab is what runs.
+type Lab struct {
+	T         testing.TB
+	Planes    []*Program
+	SiteAgent *Program
+	Sim       *Program
+	Postgres  *cluster.Cluster // with OwnPostgres
+	Client    *client.Client   // of the first replica
+	DSN       string
+
+	Tenant, Site, Pool string
+	Nodes              map[string]string // of each machine that was enrolled: the id of its node
+	Image              contract.Image    // host@1, that the shipped deploy profile writes
+	JoinToken          string            // of the site's agent
+	Token              string            // of the administrator
+	Boot               string            // URL of the site's boot server
+	Gateway, CA        string            // where agents go, and how they know it
+
+	dir     string
+	options Options
+	urls    []string // of each replica's API
+	control string   // of metalsim
+	images  string   // URL of the simulated images
+}
+
+// Start starts everything but enrolls nothing. All of it ends with the test.
+func Start(t testing.TB, o Options) *Lab {
+	t.Helper()
+	o.Replicas = max(o.Replicas, 1)
+	if o.RamdiskWithin == 0 {
+		o.RamdiskWithin = time.Minute
+	}
+	l := &Lab{T: t, options: o, Nodes: map[string]string{}, dir: directory(t)}
+	l.database()
+	l.planes()
+	l.Client = l.ClientOf(0)
+	l.estate()
+	l.site()
+	return l
+}
+
+// directory is one that the accounts of all programs can reach.
+func directory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "metal-lab-") //nolint:usetesting // t.TempDir is for one account only
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what is left is in the way of nobody
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func (l *Lab) database() {
+	l.T.Helper()
+	if !l.options.OwnPostgres {
+		l.DSN = pgtest.DSN(l.T)
+		return
+	}
+	l.Postgres = pgtest.Cluster(l.T, map[string]string{"fsync": "off"}) // what is killed is the server, not the computer
+	if err := l.Postgres.CreateDatabase(l.T.Context(), "metal"); err != nil {
+		l.T.Fatal(err)
+	}
+	l.DSN = l.Postgres.DSN("metal")
+}
+
+// planes starts the replicas of metald. Agents reach them all by one address, as behind a balancer, where there are several.
+func (l *Lab) planes() {
+	l.T.Helper()
+	l.Token = "lab-token-" + random(l.T)
+	key, token := l.file("master-key", random(l.T)), l.file("admin-token", l.Token)
+	gateways := make([]string, l.options.Replicas)
+	for i := range gateways {
+		gateways[i] = freeAddress(l.T)
+	}
+	front := gateways[0]
+	if len(gateways) > 1 {
+		front = balance(l.T, gateways)
+	}
+	l.Gateway = "https://" + front
+	for _, gateway := range gateways {
+		api := freeAddress(l.T)
+		l.urls = append(l.urls, "http://"+api)
+		p := newProgram(l.T, "metald", []string{"METAL_POSTGRES=" + l.DSN}, "serve", "--insecure-http", "--listen", api,
+			"--gateway-listen", gateway, "--gateway-url", l.Gateway, "--master-key-file", key, "--admin-token-file", token)
+		p.answers = func() error { return ready(api) }
+		l.Planes = append(l.Planes, p)
+		p.Start()
+	}
+	l.CA = l.authority()
+}
+
+// ClientOf speaks to one replica, and is patient while it is away.
+func (l *Lab) ClientOf(replica int) *client.Client {
+	l.T.Helper()
+	c, err := client.New(client.Options{URL: l.urls[replica], Token: l.Token, Attempts: 30, Timeout: 20 * time.Second})
+	if err != nil {
+		l.T.Fatal(err)
+	}
+	l.T.Cleanup(c.Close)
+	return c
+}
+
+// URL is where the first replica answers.
+func (l *Lab) URL() string { return l.urls[0] }
+
+// Metalctl runs one command line against the first replica, and gives what it printed.
+func (l *Lab) Metalctl(args ...string) (string, error) {
+	return run(l.T, "metalctl", []string{"METAL_URL=" + l.urls[0], "METAL_TOKEN_FILE=" + filepath.Join(l.dir, "admin-token")}, args...)
+}
+
+// Metald runs one command line of metald against the database.
+func (l *Lab) Metald(args ...string) (string, error) {
+	return run(l.T, "metald", []string{
+		"METAL_POSTGRES=" + l.DSN, "METAL_MASTER_KEY_FILE=" + filepath.Join(l.dir, "master-key"),
+	}, args...)
+}
+
+// file writes a file that only its owner reads.
+func (l *Lab) file(name, text string) string {
+	l.T.Helper()
+	path := filepath.Join(l.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		l.T.Fatal(err)
+	}
+	return path
+}
+
+func random(t testing.TB) string {
+	t.Helper()
+	b := make([]byte, 32)
+	if _, err := rand.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(b)
+}

@@ -1,0 +1,261 @@
+package lab
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/better-compute/metal/test/pgtest"
+)
+
+// built is where the programs of this process are, built by the first test that needs one.
+var built struct {
+	sync.Mutex
+	dir    string
+	failed error
+}
+
+// Main runs the tests of a package, as pgtest.Main does, and removes the programs that were built for them.
+func Main(m *testing.M) { pgtest.Main(sweeping{m}) }
+
+type sweeping struct{ m *testing.M }
+
+// Run runs the tests.
+func (s sweeping) Run() int {
+	code := s.m.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir) // what is left is in the way of nobody
+	}
+	return code
+}
+
+// Path is where one of the programs is. The first call builds all of them.
+func Path(t testing.TB, name string) string {
+	t.Helper()
+	built.Lock()
+	defer built.Unlock()
+	if built.dir == "" && built.failed == nil {
+		built.dir, built.failed = build()
+	}
+	if built.failed != nil {
+		t.Fatalf("build the programs: %v", built.failed)
+	}
+	return filepath.Join(built.dir, name)
+}
+
+func build() (string, error) {
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "metal-programs-")
+	if err != nil {
+		return "", err
+	}
+	c := exec.Command("go", "build", "-o", dir+"/", "./cmd/...")
+	c.Dir = strings.TrimSpace(string(root))
+	if out, err := c.CombinedOutput(); err != nil {
+		return "", errors.Join(fmt.Errorf("%w: %s", err, out), os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+// Program is a program that runs, or has run, and can be started again.
+type Program struct {
+	t       testing.TB
+	name    string
+	path    string
+	environ []string
+	args    []string
+	answers func() error // nil once it serves
+	log     *record
+
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// newProgram is one that does not run yet. What it said is shown when the test has failed.
+func newProgram(t testing.TB, name string, environ []string, args ...string) *Program {
+	t.Helper()
+	p := &Program{t: t, name: name, path: Path(t, name), environ: environ, args: args, log: &record{}}
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("the end of what %s said:\n%s", p.name, p.log.end(120))
+		}
+	})
+	return p
+}
+
+// Start runs it, and returns once it answers.
+func (p *Program) Start() {
+	p.t.Helper()
+	if err := p.Run(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// startPatience bounds how long a program may take until it answers.
+const startPatience = 90 * time.Second
+
+// Run is Start for goroutines that are not the test's.
+func (p *Program) Run() error {
+	p.cmd, p.exited = exec.Command(p.path, p.args...), make(chan struct{})
+	p.cmd.Env = append(os.Environ(), p.environ...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	endWithParent(p.cmd)
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		_ = cmd.Wait() // how it ended is in what it said
+		close(exited)
+	}(p.cmd, p.exited)
+	if p.answers == nil {
+		return nil
+	}
+	return poll(startPatience, p.name+" to answer", func() error {
+		select {
+		case <-p.exited:
+			return errEnded{fmt.Errorf("%s ended: %s", p.name, p.log.end(30))}
+		default:
+			return p.answers()
+		}
+	})
+}
+
+// Kill is kill -9. A program that does not run is left alone.
+func (p *Program) Kill() {
+	if p.cmd == nil || p.cmd.Process == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.exited
+}
+
+// Stop asks it to end, and gives its exit code.
+func (p *Program) Stop() int {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(startPatience):
+		p.t.Fatalf("%s does not stop", p.name)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Said is everything that it has said, over all its runs.
+func (p *Program) Said() string { return p.log.all() }
+
+// record keeps what a program says.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write is io.Writer's.
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) all() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// end is the last lines.
+func (r *record) end(lines int) string {
+	all := slices.DeleteFunc(strings.Split(strings.TrimSpace(r.all()), "\n"), func(line string) bool {
+		return strings.Contains(line, "msg=request") && strings.Contains(line, "status=2") // requests that went well
+	})
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// run runs one command line to its end.
+func run(t testing.TB, name string, environ []string, args ...string) (string, error) {
+	c := exec.Command(Path(t, name), args...)
+	c.Env = append(os.Environ(), environ...)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// errEnded is an error after which trying again is of no use.
+type errEnded struct{ error }
+
+// poll tries until it succeeds, or the time is up.
+func poll(within time.Duration, what string, try func() error) error {
+	deadline := time.Now().Add(within)
+	for {
+		err := try()
+		var over errEnded
+		if err == nil || errors.As(err, &over) {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waited %s for %s: %w", within, what, err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// ready asks metald whether it is.
+func ready(address string) error {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // it was read
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "GET /readyz HTTP/1.0\r\n\r\n"); err != nil {
+		return err
+	}
+	status, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || !strings.Contains(status, " 200 ") {
+		return fmt.Errorf("%s %w", strings.TrimSpace(status), err)
+	}
+	return nil
+}
+
+// listening tells whether something listens at an address.
+func listening(address string) error {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// freeAddress was free a moment ago.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // the port is wanted, not the listener
+	return l.Addr().String()
+}
