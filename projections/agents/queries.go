@@ -31,7 +31,7 @@ type View struct {
 	JoinedAt    time.Time    `json:"joinedAt"`
 	SessionAt   *time.Time   `json:"sessionAt,omitempty"`
 	LastContact *time.Time   `json:"lastContact,omitempty"`
-	Connected   bool         `json:"connected"` // heard of within Alive, and not gone on purpose
+	Connected   bool         `json:"connected"` // heard of within Alive, not gone on purpose, and not shut out
 	Doing       []string     `json:"doing,omitempty"`
 }
 
@@ -41,7 +41,7 @@ func (v View) Place() projections.Place {
 }
 
 const selectView = `SELECT a.agent_id, a.tenant_id, a.site_id, a.node_id, a.role, a.name, a.agent_version, a.boot_id, a.claims, a.revoked,
-	a.joined_at, a.session_at, p.last_contact, ` + connected + `, coalesce(p.doing, '{}')
+	a.joined_at, a.session_at, p.last_contact, a.revoked = '' AND ` + connected + `, coalesce(p.doing, '{}')
 	FROM agents a LEFT JOIN agent_presence p USING (agent_id)`
 
 func scanView(r pgx.CollectableRow) (v View, err error) {

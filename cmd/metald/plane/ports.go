@@ -89,7 +89,7 @@ func (s stepAgents) OfNode(ctx context.Context, n id.Node) (steps.Session, error
 	if boot == now.BootID && role == now.Role {
 		session.Connected = connected
 	} else { // signs of life are written now and then: of a session that has just been opened, its event is the first
-		session.Connected = s.clock().Sub(now.SessionAt) < agents.Alive
+		session.Connected = now.Revoked == "" && s.clock().Sub(now.SessionAt) < agents.Alive
 	}
 	return session, err
 }
