@@ -48,17 +48,24 @@ var personalities = map[string]func(s *Server){
 			"BootSourceOverrideTarget@Redfish.AllowableValues": []any{"None", "Pxe", "Hdd", "Cd", "UsbCd", "BiosSetup", "UefiHttp"}}})
 		resetsWhatIsLeftOut(s, System)
 	},
-	// A controller that closes connections as it likes, answers 401 and 503 now and then, and forgets its sessions.
+	// A controller that shows each resource only after it answered 401, closed the connection and answered 503, and that
+	// forgets its sessions again and again.
 	"shaky": func(s *Server) {
+		for path := range s.docs {
+			s.On(http.MethodGet, path, func(x *Exchange) *Answer {
+				switch {
+				case x.N == 1 && path != Root:
+					return Problem(401, "Base.1.8.NoValidSession", "There is no valid session.")
+				case x.N == 2:
+					return Drop(x)
+				case x.N == 3:
+					return Problem(503, "Base.1.8.GeneralError", "The service is busy.")
+				}
+				return x.Next()
+			})
+		}
 		s.On(http.MethodGet, "", func(x *Exchange) *Answer {
-			switch {
-			case x.N%7 == 0:
-				return Drop(x)
-			case x.N%11 == 0:
-				return Problem(503, "Base.1.8.GeneralError", "The service is busy.")
-			case x.N%13 == 0 && key(x.Path) != Root:
-				return Problem(401, "Base.1.8.NoValidSession", "There is no valid session.")
-			case x.N%31 == 0:
+			if x.N%150 == 0 {
 				x.server.EndSessions()
 			}
 			return x.Next()
