@@ -32,6 +32,7 @@ type Metrics struct {
 	catchUpSeconds *prometheus.HistogramVec
 	refused        *prometheus.CounterVec
 	cutOff         prometheus.Counter
+	work           work
 }
 
 // New makes the series; those of Go's runtime, of the process and of the build are among them.
@@ -56,7 +57,9 @@ func New() *Metrics {
 		cutOff: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "metal_subscribers_cut_off_total", Help: "Event streams ended because their reader was too slow.",
 		}),
+		work: newWork(),
 	}
+	m.registry.MustRegister(m.work.all()...)
 	m.registry.MustRegister(m.requests, m.requestSeconds, m.appends, m.appendEvents, m.appendSeconds,
 		m.catchUps, m.catchUpSeconds, m.refused, m.cutOff, buildInfo(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -23,6 +23,8 @@ type Sources struct {
 	Findings func(context.Context) (map[string]int, error)
 	// Subscribers counts the open event streams.
 	Subscribers func() int
+	// Wakeups tells how many keys are due, and for how long the oldest has been.
+	Wakeups func(context.Context) (due int, age time.Duration, err error)
 }
 
 // Watch adds sources; it is called once. metal_source_up tells which of them answered.
@@ -42,6 +44,8 @@ var (
 		[]string{"projection"}, nil)
 	findings = prometheus.NewDesc("metal_doctor_findings",
 		"What doctor finds now, by kind.", []string{"kind"}, nil)
+	wakeupsDue  = prometheus.NewDesc("metal_wakeups_due", "Keys that process managers must look at now.", nil, nil)
+	wakeupsAge  = prometheus.NewDesc("metal_wakeups_age_seconds", "How long the oldest of them has been due.", nil, nil)
 	subscribers = prometheus.NewDesc("metal_event_subscribers",
 		"Open event streams.", nil, nil)
 )
@@ -49,7 +53,7 @@ var (
 // Describe lists the series.
 func (w watched) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		sourceUp, logPosition, projectionPosition, projectionLag, findings, subscribers,
+		sourceUp, logPosition, projectionPosition, projectionLag, findings, subscribers, wakeupsDue, wakeupsAge,
 	} {
 		out <- d
 	}
@@ -59,6 +63,7 @@ func (w watched) Describe(out chan<- *prometheus.Desc) {
 func (w watched) Collect(out chan<- prometheus.Metric) {
 	w.collectPositions(out)
 	w.collectFindings(out)
+	w.collectWakeups(out)
 	if w.sources.Subscribers != nil {
 		out <- gauge(subscribers, float64(w.sources.Subscribers()))
 	}
@@ -99,6 +104,20 @@ func (w watched) collectFindings(out chan<- prometheus.Metric) {
 	}
 	for kind, n := range byKind {
 		out <- gauge(findings, float64(n), kind)
+	}
+}
+
+func (w watched) collectWakeups(out chan<- prometheus.Metric) {
+	if w.sources.Wakeups == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
+	defer cancel()
+	due, age, err := w.sources.Wakeups(ctx)
+	out <- up("wakeups", err == nil)
+	if err == nil {
+		out <- gauge(wakeupsDue, float64(due))
+		out <- gauge(wakeupsAge, age.Seconds())
 	}
 }
 

@@ -86,7 +86,7 @@ Try it on one machine with 'metald dev'; run it for real with 'metald serve'.` +
 		Version:       version(),
 	}
 	root.SetFlagErrorFunc(wrongArguments)
-	return group(root, devCommand(), serveCommand(), migrateCommand(), projectionsCommand(), secretsCommand(),
+	return group(root, devCommand(), serveCommand(), migrateCommand(), projectionsCommand(), wakeupsCommand(), secretsCommand(),
 		replayCommand(), versionCommand())
 }
 

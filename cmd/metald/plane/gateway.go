@@ -23,7 +23,7 @@ type gateway struct {
 }
 
 // openGateway takes the gateway's port. Its certificate is from the built-in authority.
-func (p *plane) openGateway(ctx context.Context, c Config) (*gateway, error) {
+func (p *plane) openGateway(ctx context.Context, c Config, seen agentapi.Observer) (*gateway, error) {
 	listener, err := bind(ctx, c.Gateway.Listen)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (p *plane) openGateway(ctx context.Context, c Config) (*gateway, error) {
 	if err == nil {
 		g.agents, err = agentapi.New(agentapi.Config{
 			Service: p.service, Log: p.stores.Log, DB: p.stores.Pool, Presence: p.presence, CA: p.ca, Secrets: p.secrets,
-			Clock: p.clock.Now, Logger: p.logger,
+			Clock: p.clock.Now, Logger: p.logger, Observer: seen,
 		})
 	}
 	if err != nil {

@@ -13,6 +13,9 @@ import (
 // housekeepingEvery is how often orphaned claims are freed and old outcomes forgotten: two small statements.
 const housekeepingEvery = time.Minute
 
+// presenceKept is how long the progress of agent commands that are over is kept.
+const presenceKept = time.Hour
+
 // housekeeping does, until ctx ends, what nobody asks for. Each part is safe in several replicas at once, and a failure
 // waits for the next turn.
 func (p *plane) housekeeping(ctx context.Context) error {
@@ -26,6 +29,9 @@ func (p *plane) housekeeping(ctx context.Context) error {
 		}
 		p.sweepClaims(ctx)
 		p.checkSecrets(ctx)
+		if err := p.presence.Sweep(ctx, presenceKept); err != nil && ctx.Err() == nil {
+			p.logger.Warn("old signs of life were not forgotten", "error", err)
+		}
 		if _, err := p.outcomes.Expire(ctx, time.Now().Add(-postgres.OutcomesKept)); err != nil && ctx.Err() == nil {
 			p.logger.Warn("old outcomes were not forgotten", "error", err)
 		}

@@ -2,6 +2,8 @@ package plane
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/domain/agentcommand"
@@ -34,7 +36,7 @@ func (p *plane) learn(c Config, kinds []agentcommand.Kind) (*steps.Catalog, erro
 }
 
 // manage makes the process managers, and the workers that run them.
-func (p *plane) manage(c Config, catalog *steps.Catalog, gateway string) error {
+func (p *plane) manage(c Config, catalog *steps.Catalog, gateway string, seen func(string, time.Duration, error)) error {
 	ports := steps.Ports{
 		Tokens:  stepTokens{service: p.service, clock: p.clock.Now},
 		Secrets: stepSecrets{p.secrets}, Images: stepImages{p.service},
@@ -49,7 +51,20 @@ func (p *plane) manage(c Config, catalog *steps.Catalog, gateway string) error {
 	managers := []processmanagers.Manager{nodes.Manager(), engine.Manager()}
 	p.wakeups = postgres.NewWakeups(p.stores.Pool, p.stores.Log, managers...)
 	nodes.WakeEngine(func(ctx context.Context, key string) error { return p.wakeups.Wake(ctx, workflow.Name, key) })
-	workers, err := processmanagers.NewWorkers(p.wakeups, processmanagers.Options{Logger: p.logger}, managers...)
+	workers, err := processmanagers.NewWorkers(p.wakeups, processmanagers.Options{Logger: p.logger, Observe: seen}, managers...)
 	p.workers = workers
 	return err
+}
+
+// RebuildWakeups derives the table of keys that process managers must look at from the log: every machine in a state that
+// moves by itself, every workflow that is not over. A control plane may run meanwhile.
+func RebuildWakeups(ctx context.Context, s *Stores) (due int, err error) {
+	table := postgres.NewWakeups(s.Pool, s.Log,
+		processmanagers.Manager{Name: provision.Name, Wakes: provision.Wakes, Rests: provision.Rests},
+		processmanagers.Manager{Name: workflow.Name, Wakes: workflow.Wakes, Rests: workflow.Rests})
+	if err := table.Rebuild(ctx); err != nil {
+		return 0, fmt.Errorf("wake-ups: %w", err)
+	}
+	due, _, err = table.Depth(ctx)
+	return due, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/processmanagers"
+	"github.com/better-compute/metal/processmanagers/steps"
 	"github.com/better-compute/metal/projections"
 )
 
@@ -70,17 +71,17 @@ func wire(ctx context.Context, c Config, s *Stores, secrets *postgres.Secrets) (
 	if p.runner, err = projections.NewRunner(s.Pool, s.Log, ReadModels()...); err != nil {
 		return nil, err
 	}
-	if p.gateway, err = p.openGateway(ctx, c); err != nil {
+	if p.gateway, err = p.openGateway(ctx, c, meters.Agents()); err != nil {
 		return nil, err
 	}
-	if err := p.manage(c, catalog, p.gateway.url); err != nil {
+	if err := p.manage(c, catalog, p.gateway.url, meters.Pass); err != nil {
 		return nil, err
 	}
-	return p, p.watch(c, authorizer, meters)
+	return p, p.watch(c, authorizer, catalog, meters)
 }
 
 // watch makes what follows the log and what answers from it.
-func (p *plane) watch(c Config, authorizer commands.Authorizer, meters *metrics.Metrics) (err error) {
+func (p *plane) watch(c Config, authorizer commands.Authorizer, catalog *steps.Catalog, meters *metrics.Metrics) (err error) {
 	followers, positions := p.followers()
 	if p.bus, err = bus.New(p.stores.Log, followers, bus.Options{Logger: p.logger, Observe: meters.CaughtUp}); err != nil {
 		return err
@@ -90,9 +91,11 @@ func (p *plane) watch(c Config, authorizer commands.Authorizer, meters *metrics.
 		Service: p.service, Authorizer: authorizer, Log: p.stores.Log, DB: p.stores.Pool, Waiter: p.runner, Projections: p.runner.Names(),
 		Outcomes: outcomes{p.outcomes}, Signer: p.secrets, SecretsReady: p.secrets.Check, Clock: p.clock.Now, Logger: p.logger,
 		Version: c.Version, Metrics: meters.Handler(), Observer: seen, RequestKey: p.secrets.RequestKey(),
+		Steps: catalog.Specs(),
 	})
 	meters.Watch(metrics.Sources{
 		Head: p.stores.Log.Head, Projections: positions, Subscribers: seen.following, Findings: p.findings,
+		Wakeups: p.wakeups.Depth,
 	})
 	return err
 }
