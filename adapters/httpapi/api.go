@@ -23,6 +23,7 @@ import (
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/profile"
 	"github.com/better-compute/metal/projections"
 )
 
@@ -45,6 +46,7 @@ type Config struct {
 	Observer     Observer     // nil: nobody
 	// RequestKey keys the hashes of requests that are kept for idempotency: at least 16 bytes, the same in every replica.
 	RequestKey []byte
+	Steps      []profile.Spec // that profiles may use, for GET /v1/steps; none: there are none
 }
 
 // API serves the HTTP API. Run must run beside it, for the feed of events and to hear of changed principals.
@@ -63,6 +65,7 @@ type API struct {
 	version     string
 	observer    Observer
 	requestKey  []byte
+	steps       []profile.Spec
 
 	tokens     *tokens
 	attempts   *limiter
@@ -84,7 +87,7 @@ func New(cfg Config) (*API, error) {
 	a := &API{
 		service: cfg.Service, authorizer: cfg.Authorizer, store: cfg.Log, db: cfg.DB, waiter: cfg.Waiter,
 		projections: cfg.Projections, outcomes: cfg.Outcomes, signer: cfg.Signer, secrets: cfg.SecretsReady, clock: cfg.Clock, log: cfg.Logger,
-		version: cfg.Version, observer: cfg.Observer, requestKey: cfg.RequestKey,
+		version: cfg.Version, observer: cfg.Observer, requestKey: cfg.RequestKey, steps: cfg.Steps,
 		tokens:    newTokens(cfg.DB, cfg.Clock),
 		attempts:  newLimiter(attemptBurst, attemptRefill, mostAddresses),
 		followers: followers{count: map[id.Principal]int{}},
@@ -180,6 +183,7 @@ func (a *API) operations() {
 	a.siteOperations()
 	a.poolOperations()
 	a.profileOperations()
+	a.stepOperations()
 	a.imageOperations()
 	a.workflowOperations()
 	a.agentOperations()

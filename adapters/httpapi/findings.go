@@ -40,7 +40,7 @@ func (a *API) listFindings(ctx context.Context, in *listFindings) (*answer, erro
 	if err != nil {
 		return nil, readFault(err)
 	}
-	found, next, err := slice(found, in.page())
+	found, next, err := slice(findingsList, found, in.page())
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +51,10 @@ func (a *API) listFindings(ctx context.Context, in *listFindings) (*answer, erro
 	return a.page(reached, items, next, in.Fields, fieldsOf(reflect.TypeFor[contract.Finding]()))
 }
 
+const findingsList = "findings"
+
 // slice pages a list that is made afresh for each page: the cursor is how many items went before.
-func slice[T any](list []T, p projections.Page) ([]T, string, error) {
-	const name = "findings"
+func slice[T any](name string, list []T, p projections.Page) ([]T, string, error) {
 	size, err := p.Size()
 	if err != nil {
 		return nil, "", err

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -33,6 +34,10 @@ func (a *API) nodeReads() {
 		summary: "List the events of a machine, its workflows and agent commands", gives: pageOf[contract.Event](),
 	}, a.listHistory)
 	operate(a, document{
+		id: "get-node-attestation", method: http.MethodGet, path: "/v1/nodes/{id}/attestation", tag: "nodes",
+		summary: "Read the newest attested wipe of a machine's disks, checked again now", gives: oneOf[contract.Attestation](),
+	}, a.getAttestation)
+	operate(a, document{
 		id: "replay-node", method: http.MethodGet, path: "/v1/nodes/{id}/replay", tag: "nodes",
 		summary: "Read a machine's state after each of its events", gives: oneOf[contract.Replay](),
 		more: "Needs compute:audit:read on the machine's tenant.",
@@ -61,7 +66,9 @@ func (a *API) getNode(ctx context.Context, in *getNode) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &answer{ETag: etag(row.Version), Position: reached.String(), Body: row.JSON}, nil
+	views := []json.RawMessage{row.JSON}
+	err = a.withPresence(ctx, views)
+	return &answer{ETag: etag(row.Version), Position: reached.String(), Body: views[0]}, err
 }
 
 // nodeRow reads a machine that the caller may see. Errors: NOT_FOUND, in the same words whether it is not there or not for
@@ -124,6 +131,11 @@ func (a *API) listNodes(ctx context.Context, in *listNodes) (*answer, error) {
 	if len(list.Items) == 0 && in.Cursor == "" {
 		if err := a.visible(ctx, who, around{filter.Tenant, filter.Site, filter.Pool}, principal.NodesRead); err != nil {
 			return nil, readFault(err)
+		}
+	}
+	if presenceAsked(in.Fields) {
+		if err := a.withPresence(ctx, list.Items); err != nil {
+			return nil, err
 		}
 	}
 	return a.page(reached, list.Items, list.Next, in.Fields, a.nodeFields)

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 
 	"github.com/better-compute/metal/adapters/httpapi/contract"
@@ -97,8 +98,15 @@ func onNode[B any](ctx context.Context, a *API, text string, m Matching, body B,
 }
 
 func (a *API) nodeDone(ctx context.Context, done commands.NodeOutcome) (*answer, error) {
-	view := metalview.Of(done.State, done.Version, done.Position, done.At)
-	return a.done(ctx, metalview.Name, done.Version, done.Position, view)
+	view, err := json.Marshal(metalview.Of(done.State, done.Version, done.Position, done.At))
+	if err != nil {
+		return nil, err
+	}
+	views := []json.RawMessage{view}
+	if err := a.withPresence(ctx, views); err != nil {
+		return nil, err
+	}
+	return a.done(ctx, metalview.Name, done.Version, done.Position, views[0])
 }
 
 func (a *API) enroll(ctx context.Context, in *creates[contract.Enrollment]) (*answer, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/principal"
 	"github.com/better-compute/metal/domain/workflow"
+	"github.com/better-compute/metal/projections/agents"
 	"github.com/better-compute/metal/projections/metalview"
 	"github.com/better-compute/metal/projections/workflowview"
 )
@@ -102,7 +103,26 @@ func (a *API) getWorkflow(ctx context.Context, in *one) (*answer, error) {
 			return found, noWorkflow(w)
 		}
 		return found, err
-	}, workflowOf, func(w workflowview.Workflow) event.Version { return w.Version })
+	}, func(w workflowview.Workflow) contract.Workflow {
+		out := workflowOf(w)
+		out.Progress = a.progress(ctx, w)
+		return out
+	}, func(w workflowview.Workflow) event.Version { return w.Version })
+}
+
+// progress is what the agent that carries out the step in flight told last. It is no part of the workflow: where it can't
+// be read, the workflow is answered without.
+func (a *API) progress(ctx context.Context, w workflowview.Workflow) *contract.Progress {
+	step := w.InFlight()
+	if step == nil || id.IsZero(step.AgentCommand) {
+		return nil
+	}
+	told, err := agents.ProgressOf(ctx, a.db, step.AgentCommand)
+	p, known := told[step.AgentCommand.String()]
+	if err != nil || !known {
+		return nil
+	}
+	return &contract.Progress{Percent: p.Percent, Message: p.Message, At: p.At.UTC()}
 }
 
 func workflowStates(wrong *issues, given []string) []workflow.Status {

@@ -82,14 +82,15 @@ func start(t testing.TB, change ...setup) *world {
 		Logger: slog.New(slog.NewJSONHandler(w.logs, nil)), Version: "test", Observer: w.seen,
 		RequestKey: w.secrets.RequestKey(),
 	}
+	catalog := must(steps.NewCatalog(agentcommand.Kinds, steps.Shipped()))(t)
+	cfg.Steps = catalog.Specs()
 	for _, c := range change {
 		c(w, &cfg)
 	}
 	w.store = cfg.Log
 	cfg.Service = commands.New(cfg.Log, cfg.Authorizer, w.secrets, w.now)
 	w.service = cfg.Service
-	steps := must(steps.NewCatalog(agentcommand.Kinds, steps.Shipped()))(t)
-	if err := w.service.UseProfiles(steps, must(builtin.Profiles())(t), map[string]commands.HardwareProfile{
+	if err := w.service.UseProfiles(catalog, must(builtin.Profiles())(t), map[string]commands.HardwareProfile{
 		"dell-r760": {"power": "ipmi"},
 	}); err != nil {
 		t.Fatal(err)

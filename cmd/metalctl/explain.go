@@ -13,11 +13,11 @@ import (
 
 const explainLong = `Explains the words of the control plane from the tables that this program was built with, the
 same that the control plane
-decides by. It asks nobody.`
+decides by. It asks nobody, but for steps: those are of the control plane.`
 
 func newExplain(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "explain", Short: "Explain states, verbs, errors and actions", GroupID: groupLocal,
+		Use: "explain", Short: "Explain states, verbs, errors, actions, workflows and steps", GroupID: groupLocal,
 		Long: withExits(explainLong, localExits),
 	}
 	cmd.AddCommand(
@@ -29,6 +29,9 @@ func newExplain(a *app) *cobra.Command {
 			func(e errorRow) string { return string(e.Code) }),
 		explainer(a, "actions", "What a binding may grant, and where", actionKind, actionRows(),
 			func(r actionRow) string { return string(r.Action) }),
+		explainer(a, "workflows", "What each state of a workflow is, and what may be asked of it", statusKind, statusRows(),
+			func(s statusRow) string { return string(s.Status) }),
+		newExplainSteps(a),
 	)
 	return cmd
 }

@@ -18,15 +18,19 @@ var nodeKind = kind[contract.Node]{
 		{name: "STATE", of: func(n contract.Node) string { return n.Provision }, shade: stateShade},
 		{name: "MARKS", of: marks},
 		{name: "POWER", of: power},
+		{name: "AGENT", of: connectivity},
 		{name: "POOL", of: func(n contract.Node) string { return n.Pool }},
 		{name: "UPDATED", of: func(n contract.Node) string { return clock(n.UpdatedAt) }},
 		{name: "SITE", wide: true, of: func(n contract.Node) string { return n.Site }},
 		{name: "TENANT", wide: true, of: func(n contract.Node) string { return n.Tenant }},
 		{name: "ROLE", wide: true, of: func(n contract.Node) string { return n.Role }},
 		{name: "BMC", wide: true, of: bmc},
+		{name: "BMC-CERTIFICATE", wide: true, of: bmcCertificate},
+		{name: "BMC-SYSTEM", wide: true, of: func(n contract.Node) string { return learned(n).System }},
+		{name: "BMC-QUIRKS", wide: true, of: func(n contract.Node) string { return string(learned(n).Quirks) }},
 		{name: "MACS", wide: true, of: func(n contract.Node) string { return strings.Join(n.MACs, ",") }},
 		{name: "LABELS", wide: true, of: func(n contract.Node) string { return labels(n.Labels) }},
-		{name: "PROFILE", wide: true, of: profile},
+		{name: "PROFILE", wide: true, of: profileOf},
 		{name: "WORKFLOW", wide: true, of: func(n contract.Node) string { return n.Workflow }},
 		{name: "FAILED-FROM", wide: true, of: func(n contract.Node) string { return n.FailedFrom }},
 		{name: "MAINTENANCE-REASON", wide: true, of: func(n contract.Node) string { return n.MaintenanceReason }},
@@ -86,7 +90,29 @@ func bmc(n contract.Node) string {
 	return n.BMC.Driver + " " + n.BMC.Address
 }
 
-func profile(n contract.Node) string {
+// connectivity is whether its agent is there, and as what.
+func connectivity(n contract.Node) string {
+	if n.Agent == nil {
+		return n.Connectivity
+	}
+	return n.Connectivity + " (" + n.Agent.Role + ")"
+}
+
+// learned is the management controller; one without anything known where there is none.
+func learned(n contract.Node) contract.BMC {
+	if n.BMC == nil {
+		return contract.BMC{}
+	}
+	return *n.BMC
+}
+
+// bmcCertificate is the fingerprint that the controller must show: given by hand, or pinned when it was first seen.
+func bmcCertificate(n contract.Node) string {
+	b := learned(n)
+	return orElse(b.TLS.Fingerprint, b.Fingerprint)
+}
+
+func profileOf(n contract.Node) string {
 	if n.Profile == nil {
 		return ""
 	}

@@ -20,7 +20,7 @@ func addReads(root *cobra.Command, a *app) {
 	root.AddCommand(get, list, nodes)
 	root.AddCommand(newWorkflow(a), newAgent(a), newProfile(a), newImage(a))
 	for _, cmd := range []*cobra.Command{
-		newWatch(a), newHistory(a), newWhy(a), newReplay(a), newEvents(a), newDoctor(a), newAudit(a),
+		newWatch(a), newHistory(a), newWhy(a), newAttestation(a), newReplay(a), newEvents(a), newDoctor(a), newAudit(a),
 	} {
 		cmd.GroupID = groupReads
 		root.AddCommand(cmd)

@@ -7,11 +7,15 @@ import (
 	"sync"
 
 	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/image"
+	"github.com/better-compute/metal/domain/jointoken"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/pool"
 	"github.com/better-compute/metal/domain/principal"
+	"github.com/better-compute/metal/domain/profile"
 	"github.com/better-compute/metal/domain/site"
 	"github.com/better-compute/metal/domain/tenant"
 	"github.com/better-compute/metal/domain/workflow"
@@ -19,8 +23,8 @@ import (
 
 // decoder reads events with the tables that this program was built with.
 var decoder = sync.OnceValues(func() (*event.Registry, error) {
-	return event.NewRegistry(node.Events, workflow.Events, agentcommand.Events, tenant.Events, site.Events, pool.Events,
-		principal.Events)
+	return event.NewRegistry(node.Events, workflow.Events, agentcommand.Events, agent.Events, jointoken.Events, image.Events,
+		image.PublicEvents, profile.Events, tenant.Events, site.Events, pool.Events, principal.Events)
 })
 
 // sentence says what an event tells, in a few words. An event that this program does not know is told by its type.
@@ -42,6 +46,14 @@ func sentence(e contract.Event) string {
 		return agentCommandSentence(k)
 	case principal.Event:
 		return principalSentence(k)
+	case agent.Event:
+		return agentSentence(k)
+	case jointoken.Event:
+		return joinTokenSentence(k)
+	case image.Event, image.PublicEvent:
+		return imageSentence(known)
+	case profile.Event:
+		return profileSentence(k)
 	case tenant.Created:
 		return "tenant " + k.Name + " was made"
 	case site.Created:
@@ -88,7 +100,7 @@ func nodeSentence(e node.Event) string {
 	case node.HardwareRecorded:
 		return fmt.Sprintf("%s inventory: %d disks, %d NICs", e.Source, len(e.Hardware.Disks), len(e.Hardware.NICs))
 	case node.WipeAttested:
-		return "a wipe was attested"
+		return wipeSentence(e.Wipe)
 	case node.BMCLearned:
 		return learnedSentence(e)
 	}

@@ -15,6 +15,7 @@ var (
 	opGetProfile      = get("/v1/profiles/{id}", "version", "tenant")
 	opValidateProfile = post("/v1/profiles/validate")
 	opRenderProfile   = post("/v1/profiles/render")
+	opListSteps       = get("/v1/steps", "limit", "cursor")
 	opRegisterImage   = post("/v1/images")
 	opListImages      = get("/v1/images", "tenant", "name", "withdrawn", "limit", "cursor")
 	opGetImage        = get("/v1/images/{id}")
@@ -48,6 +49,11 @@ func (c *Client) ValidateProfile(ctx context.Context, in contract.TryProfile, o 
 // RenderProfile gives a profile's steps as a workflow would run them. Errors: INVALID_CONFIG with every issue.
 func (c *Client) RenderProfile(ctx context.Context, in contract.TryProfile, o ...Option) (contract.Rendered, error) {
 	return call[contract.Rendered](ctx, c, opRenderProfile, nil, nil, in, o)
+}
+
+// Steps goes through the steps that profiles may use.
+func (c *Client) Steps(ctx context.Context, o ...Option) iter.Seq2[contract.StepInfo, error] {
+	return pages[contract.StepInfo](ctx, c, opListSteps, nil, nil, o)
 }
 
 // RegisterImage adds a version of an image. Errors: INVALID_INPUT where no signer of the tenant made the signature, CONFLICT.

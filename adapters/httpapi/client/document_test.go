@@ -113,6 +113,8 @@ var calls = map[string]func(context.Context, *Client){
 	"RenderProfile": func(ctx context.Context, c *Client) {
 		_, _ = c.RenderProfile(ctx, contract.TryProfile{}, every...)
 	},
+	"Steps":         func(ctx context.Context, c *Client) { take(c.Steps(ctx, every...)) },
+	"Attestation":   func(ctx context.Context, c *Client) { _, _ = c.Attestation(ctx, "1", every...) },
 	"RegisterImage": func(ctx context.Context, c *Client) { _, _ = c.RegisterImage(ctx, contract.NewImage{}, every...) },
 	"Images":        func(ctx context.Context, c *Client) { take(c.Images(ctx, "t", "n", true, every...)) },
 	"GetImage":      func(ctx context.Context, c *Client) { _, _ = c.GetImage(ctx, "1", every...) },

@@ -16,6 +16,7 @@ var (
 	opGetNode     = get("/v1/nodes/{id}", "at")
 	opNodeHistory = get("/v1/nodes/{id}/history", "order", "limit", "cursor")
 	opReplayNode  = get("/v1/nodes/{id}/replay", "until")
+	opAttestation = get("/v1/nodes/{id}/attestation")
 	opManage      = post("/v1/nodes/{id}/manage")
 	opInspect     = post("/v1/nodes/{id}/inspect")
 	opProvide     = post("/v1/nodes/{id}/provide")
@@ -107,6 +108,12 @@ func (c *Client) History(ctx context.Context, node string, oldestFirst bool, o .
 // Replay folds a machine's stream event by event, until a time (RFC 3339) or a position of the log; empty is now.
 func (c *Client) Replay(ctx context.Context, node, until string, o ...Option) (contract.Replay, error) {
 	return call[contract.Replay](ctx, c, opReplayNode, []string{node}, given("until", until), nil, o)
+}
+
+// Attestation reads the newest attested wipe of a machine's disks, checked again by the control plane. Errors: NOT_FOUND, also
+// where there was none.
+func (c *Client) Attestation(ctx context.Context, node string, o ...Option) (contract.Attestation, error) {
+	return call[contract.Attestation](ctx, c, opAttestation, []string{node}, nil, nil, o)
 }
 
 // Manage verifies the BMC again, then inspects and commissions: the disks are wiped.

@@ -85,7 +85,8 @@ type Node struct {
 	Cordoned          bool              `json:"cordoned"`
 	CordonReason      string            `json:"cordonReason,omitempty"`
 	Schedulable       bool              `json:"schedulable" doc:"the state allows work; no maintenance or cordon forbids it"`
-	Connectivity      string            `json:"connectivity"`
+	Connectivity      string            `json:"connectivity" doc:"connected, disconnected or unknown: of the machine's agent, now"`
+	Agent             *NodeAgent        `json:"agent,omitempty" doc:"absent: none ever joined, or it was revoked"`
 	Power             string            `json:"power" doc:"on, off or unknown, as last observed"`
 	PowerAction       string            `json:"powerAction,omitempty" doc:"asked for and not yet observed"`
 	PowerError        *node.Failure     `json:"powerError,omitempty" doc:"why the newest power action came to nothing"`
@@ -121,4 +122,49 @@ type BMC struct {
 type BMCTLS struct {
 	Mode        string `json:"mode"`
 	Fingerprint string `json:"fingerprint,omitempty"`
+}
+
+// NodeAgent is the agent of a machine: in its ramdisk, or in its installed OS.
+type NodeAgent struct {
+	ID          string     `json:"agentId"`
+	Role        string     `json:"role" doc:"ramdisk or node: where it ran last"`
+	LastContact *time.Time `json:"lastContact,omitempty"`
+}
+
+// Attestation is the newest wipe of a machine's disks that an agent attested, with all that is needed to check it.
+type Attestation struct {
+	Node         string         `json:"nodeId"`
+	Method       string         `json:"method" doc:"as asked: quick, secure-erase or crypto-erase"`
+	Disks        []AttestedDisk `json:"disks" nullable:"false"`
+	RecordedAt   time.Time      `json:"recordedAt"`
+	Position     uint64         `json:"position" doc:"of node.wipe.attested in the log"`
+	Stands       bool           `json:"stands" doc:"nothing was put on the disks since, by all that the control plane did"`
+	Complete     bool           `json:"complete" doc:"it stands, and covers every disk of the latest inventory, each read back"`
+	Workflow     string         `json:"workflowId"`
+	AgentCommand string         `json:"agentCommandId"`
+	Agent        string         `json:"agentId"`
+	BootID       string         `json:"bootId" doc:"of the ramdisk that did it"`
+	Certificate  string         `json:"certificate" doc:"SHA-256 of the agent's certificate, hexadecimal"`
+	PublicKey    []byte         `json:"publicKey,omitempty" doc:"of the certificate: Ed25519, base64"`
+	NotBefore    *time.Time     `json:"notBefore,omitempty" doc:"of the certificate"`
+	NotAfter     *time.Time     `json:"notAfter,omitempty"`
+	SignedAt     time.Time      `json:"signedAt" doc:"by the agent's clock"`
+	Signed       []byte         `json:"signed" doc:"what was signed, rebuilt from the log, base64; schema/agent-protocol.md says how"`
+	SignedDigest string         `json:"signedDigest" doc:"SHA-256 of signed, hexadecimal"`
+	ResultDigest string         `json:"resultDigest" doc:"SHA-256 of the agent's result as stored, hexadecimal"`
+	Signature    []byte         `json:"signature" doc:"Ed25519 over signed, base64"`
+	Verified     bool           `json:"verified" doc:"checked for this answer: the signature holds, and the disks are those of the signed result"`
+	Problem      string         `json:"problem,omitempty" doc:"why it is not verified"`
+}
+
+// AttestedDisk is what a wipe did to one disk.
+type AttestedDisk struct {
+	Path     string `json:"path,omitempty" doc:"as the kernel named it then"`
+	WWN      string `json:"wwn,omitempty"`
+	Model    string `json:"model,omitempty"`
+	Serial   string `json:"serial,omitempty"`
+	Bytes    int64  `json:"bytes,omitempty"`
+	Method   string `json:"method" doc:"as done"`
+	ReadBack bool   `json:"readBack" doc:"fixed and sampled blocks were read back empty"`
+	Reason   string `json:"reason,omitempty" doc:"why not"`
 }
