@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/better-compute/metal/adapters/httpapi/client"
 	"github.com/better-compute/metal/adapters/httpapi/contract"
@@ -27,64 +28,78 @@ const (
 
 // plane is a metald of its own process, with a fleet in it.
 type plane struct {
-	url   string
-	nodes []string
-	http  *http.Client
-	cmd   *exec.Cmd
-	log   strings.Builder
+	*program
+	url, dsn, gateway, authority string
+	nodes                        []string
+	http                         *http.Client
+	database                     *pgxpool.Pool // the one it runs over
 }
 
-// startPlane builds metald, runs it over a fresh database, and enrolls so many nodes.
-func (b *bench) startPlane(ctx context.Context, nodes int) (*plane, error) {
-	binary := filepath.Join(b.dir, "metald")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/metald").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build metald (run from the module's root): %w: %s", err, out)
-	}
-	pool, err := b.database(ctx)
+// startPlane runs metald over a fresh database.
+func (b *bench) startPlane(ctx context.Context, level string) (*plane, error) {
+	pool, dsn, err := b.database(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pool.Close()
+	gateway, err := freePort(ctx)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	p, err := b.startReplica(ctx, dsn, gateway, "https://"+gateway, level)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	p.database = pool
+	return p, nil
+}
+
+// serving is what metald says once it answers.
+var serving = regexp.MustCompile(`address=(\S+) gateway=(\S+) authority=([0-9a-f]+)`)
+
+// startReplica runs one more metald over a database.
+func (b *bench) startReplica(ctx context.Context, dsn, gateway, gatewayURL, level string) (*plane, error) {
 	key, token := filepath.Join(b.dir, "key"), filepath.Join(b.dir, "token")
 	if err := errors.Join(os.WriteFile(key, []byte(benchKey), 0o600), os.WriteFile(token, []byte(benchToken), 0o600)); err != nil {
 		return nil, err
 	}
-	port, err := freePort(ctx)
+	listen, err := freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &plane{url: "http://" + port, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}}
-	p.cmd = exec.CommandContext(ctx, binary, "serve", "--insecure-http", "--listen", port, "--gateway-listen", "127.0.0.1:0", "--master-key-file", key,
-		"--admin-token-file", token, "--log-level", "warn")
-	p.cmd.Env = append(os.Environ(), "METAL_POSTGRES="+b.cluster.DSN(fmt.Sprintf("bench_%d", b.made)))
-	p.cmd.Stderr = &p.log
-	if err := p.cmd.Start(); err != nil {
+	p := &plane{url: "http://" + listen, dsn: dsn, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}}
+	p.program, err = b.program(ctx, []string{"METAL_POSTGRES=" + dsn}, "metald", "serve", "--insecure-http", "--listen", listen,
+		"--gateway-listen", gateway, "--gateway-url", gatewayURL, "--master-key-file", key, "--admin-token-file", token,
+		"--log-level", level)
+	if err != nil {
 		return nil, err
 	}
-	if err := p.fill(ctx, nodes); err != nil {
-		p.stop()
-		return nil, fmt.Errorf("%w: %s", err, &p.log)
+	said, err := p.said(ctx, serving)
+	if err != nil {
+		return nil, errors.Join(err, p.stop())
 	}
+	p.gateway, p.authority = said[1], said[2]
 	return p, nil
 }
 
-func (p *plane) stop() {
+// stop ends it.
+func (p *plane) stop() error {
 	p.http.CloseIdleConnections()
-	_ = p.cmd.Process.Signal(os.Interrupt)
-	_ = p.cmd.Wait()
+	if p.database != nil {
+		p.database.Close()
+	}
+	return p.program.stop()
 }
 
-func freePort(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
+// client speaks to it as its administrator.
+func (p *plane) client() (*client.Client, error) {
+	return client.New(client.Options{URL: p.url, Token: benchToken, Attempts: 20, Timeout: 30 * time.Second})
 }
 
 // fill makes a site, a pool and nodes.
 func (p *plane) fill(ctx context.Context, nodes int) error {
-	c, err := client.New(client.Options{URL: p.url, Token: benchToken, Attempts: 20})
+	c, err := p.client()
 	if err != nil {
 		return err
 	}
@@ -164,12 +179,15 @@ func load(ctx context.Context, callers int, period time.Duration, do func(ctx co
 // api compares one kind of request by so many callers with pgbench with 64 clients, turn by turn.
 func api(callers int, promised float64, p99 time.Duration, request func(p *plane, caller, turn int) (method, path, body string),
 ) func(context.Context, *bench) (result, error) {
-	return func(ctx context.Context, b *bench) (result, error) {
-		p, err := b.startPlane(ctx, 128)
+	return func(ctx context.Context, b *bench) (_ result, err error) {
+		p, err := b.startPlane(ctx, "info")
 		if err != nil {
 			return result{}, err
 		}
-		defer p.stop()
+		defer func() { err = errors.Join(err, p.stop()) }()
+		if err := p.fill(ctx, 128); err != nil {
+			return result{}, err
+		}
 		do := func(ctx context.Context, caller, turn int) error {
 			method, path, body := request(p, caller, turn)
 			return p.send(ctx, method, path, body)

@@ -40,7 +40,7 @@ func (b *bench) openStore(ctx context.Context) (*store.Store, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	pool, err := b.database(ctx)
+	pool, _, err := b.database(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
