@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/better-compute/metal/domain/fault"
@@ -14,7 +13,7 @@ import (
 
 // FetchScript gets the script of a machine, as firmware with iPXE does.
 func FetchScript(ctx context.Context, client *http.Client, site, mac string) (Boot, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(site, "/")+pathScript+url.PathEscape(mac), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ScriptURL(site, mac), nil)
 	if err != nil {
 		return Boot{}, fault.Wrap(err, fault.InvalidConfig, "the site's URL is not valid")
 	}

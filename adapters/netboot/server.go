@@ -1,6 +1,7 @@
 package netboot
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -8,8 +9,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
+	"github.com/better-compute/metal/adapters/netboot/limit"
 	"github.com/better-compute/metal/domain/fault"
 )
 
@@ -20,7 +23,18 @@ type Server struct {
 	CA      string // SHA-256 of the CA's certificate
 	URL     string // of this server, as machines reach it
 	Files   fs.FS  // kernels and ramdisks that entries name without a URL; nil: none
+	Loaders fs.FS  // iPXE programs, for UEFI HTTP boot; nil: none
+	Images  Images // nil: none are kept here
 	Logger  *slog.Logger
+
+	Transfers *limit.Transfers // nil: no bound
+	Rate      *limit.Rate
+}
+
+// Images are kept near the machines, by digest.
+type Images interface {
+	// Get opens an image, fetching it from its source if it is not there. It waits as long as ctx lets it.
+	Get(ctx context.Context, digest, from string) (*os.File, error)
 }
 
 // The paths below URL.
@@ -28,7 +42,25 @@ const (
 	pathScript = "/boot/"
 	pathToken  = "/boot/token"
 	pathFiles  = "/files/"
+	pathLoader = "/ipxe/"
+	pathImages = "/images/"
 )
+
+// ScriptURL is where iPXE finds the script of a machine.
+func ScriptURL(server, mac string) string {
+	return strings.TrimSuffix(server, "/") + pathScript + url.PathEscape(mac)
+}
+
+// LoaderURL is where firmware finds an iPXE program.
+func LoaderURL(server, name string) string {
+	return strings.TrimSuffix(server, "/") + pathLoader + strings.TrimPrefix(name, "/")
+}
+
+// ImageURL is where a site's server has an image, of digest sha256:<hex>, that comes from a source. It answers 503 with
+// Retry-After while it fetches the image, and refuses sources that are not its operator's.
+func ImageURL(server, digest, from string) string {
+	return strings.TrimSuffix(server, "/") + pathImages + url.PathEscape(digest) + "?" + url.Values{"from": {from}}.Encode()
+}
 
 // TokenRequest asks for the join token of a boot entry.
 type TokenRequest struct {
@@ -42,25 +74,22 @@ type TokenAnswer struct {
 	Token string `json:"token"`
 }
 
-// Handler serves GET /boot/{mac}, POST /boot/token and GET /files/{name}.
+// Handler serves GET /boot/{mac} and POST /boot/token, and, as far as there are any, GET /files/{name}, /ipxe/{name} and
+// /images/{digest}?from={url}.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathScript+"{mac}", s.script)
 	mux.HandleFunc("POST "+pathToken, s.token)
 	if s.Files != nil {
-		mux.HandleFunc("GET "+pathFiles+"{name...}", s.file)
+		mux.HandleFunc("GET "+pathFiles+"{name...}", s.files(s.Files))
+	}
+	if s.Loaders != nil {
+		mux.HandleFunc("GET "+pathLoader+"{name...}", s.files(s.Loaders))
+	}
+	if s.Images != nil {
+		mux.HandleFunc("GET "+pathImages+"{digest}", s.image)
 	}
 	return mux
-}
-
-// file serves one file, and no list of what there is.
-func (s *Server) file(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	if info, err := fs.Stat(s.Files, name); err != nil || !info.Mode().IsRegular() {
-		refuse(w, fault.New(fault.NotFound, "there is no such file"))
-		return
-	}
-	http.ServeFileFS(w, r, s.Files, name) //nolint:gosec // an fs.FS has nothing above its root
 }
 
 func (s *Server) script(w http.ResponseWriter, r *http.Request) {
@@ -122,6 +151,9 @@ func refuse(w http.ResponseWriter, err error) {
 	_ = errors.As(err, &f)
 	info := fault.Info(f.Code)
 	w.Header().Set("Content-Type", "application/problem+json")
+	if f.Code == fault.Unavailable || f.Code == fault.RateLimited {
+		w.Header().Set("Retry-After", "2")
+	}
 	w.WriteHeader(info.HTTP)
 	_ = json.NewEncoder(w).Encode(problem{info.HTTP, info.When, string(f.Code), f.Message, f.Remedy}) // as above
 }
