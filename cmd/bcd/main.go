@@ -83,7 +83,7 @@ machine is.` + "\n" + exitStatus,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(wrongArguments)
-	root.AddCommand(siteCommand(), nodeCommand(), versionCommand())
+	root.AddCommand(siteCommand(), nodeCommand(), imageCommand(), versionCommand())
 	return root
 }
 

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/better-compute/metal/adapters/bootimage"
+	"github.com/better-compute/metal/domain/fault"
+)
+
+func imageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "image",
+		Short: "Make what machines boot",
+		Long:  "image makes what machines boot from the network. It needs no rights, and the control plane is not asked.\n" + exitStatus,
+		Args:  noWord,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(buildRamdiskCommand())
+	return cmd
+}
+
+// ramdiskConfig is what build-ramdisk is told.
+type ramdiskConfig struct {
+	source       bootimage.Source
+	out          string
+	agent        string
+	names        []string
+	certificates string
+	compress     bool
+}
+
+func (c *ramdiskConfig) bind(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&c.source.Packages, "kernel-package", nil, "Debian package with a kernel and its modules; several where they are apart")
+	flags.StringVar(&c.source.Kernel, "kernel", "", "file with a kernel, instead of a package")
+	flags.StringVar(&c.source.Modules, "modules", "", "directory with that kernel's modules, such as /lib/modules/RELEASE")
+	flags.StringVar(&c.out, "out", "", "directory for the files; it is made where it is missing")
+	flags.StringVar(&c.agent, "agent", "", "the bcd of the ramdisk, linked statically (default: this program)")
+	flags.StringSliceVar(&c.names, "load", nil, "modules to load instead of the usual ones; what they need comes by itself")
+	flags.StringVar(&c.certificates, "ca-certificates", "", "PEM file of whom the ramdisk trusts where it fetches images over HTTPS")
+	flags.BoolVar(&c.compress, "compress", false, "compress the initramfs with zstd; the kernel has to know it (5.9 and later)")
+}
+
+func (c *ramdiskConfig) check(w *issues) {
+	apart := c.source.Kernel != "" || c.source.Modules != ""
+	switch {
+	case len(c.source.Packages) == 0 && !apart:
+		w.option("kernel-package", "needed, or --kernel and --modules")
+	case len(c.source.Packages) > 0 && apart:
+		w.option("kernel-package", "either this or --kernel and --modules")
+	case apart && c.source.Kernel == "":
+		w.option("kernel", "needed with --modules")
+	case apart && c.source.Modules == "":
+		w.option("modules", "needed with --kernel")
+	}
+	if c.out == "" {
+		w.option("out", "needed")
+	}
+}
+
+// ramdisk reads what goes into it.
+func (c *ramdiskConfig) ramdisk(w *issues) bootimage.Ramdisk {
+	r := bootimage.Ramdisk{Names: c.names, Compress: c.compress}
+	if len(r.Names) == 0 {
+		r.Names = bootimage.Modules()
+	}
+	name := c.agent
+	var err error
+	if name == "" {
+		if name, err = os.Executable(); err != nil {
+			w.option("agent", "%v", err)
+		}
+	}
+	if r.Agent, err = os.ReadFile(name); err != nil {
+		w.option("agent", "%v", err)
+	}
+	if c.certificates != "" {
+		if r.Certificates, err = os.ReadFile(c.certificates); err != nil {
+			w.option("ca-certificates", "%v", err)
+		}
+	}
+	return r
+}
+
+func buildRamdiskCommand() *cobra.Command {
+	var c ramdiskConfig
+	cmd := &cobra.Command{
+		Use:   "build-ramdisk",
+		Short: "Make kernel and initramfs of the ramdisk from a distribution's kernel package",
+		Long: `build-ramdisk writes vmlinuz and initramfs into --out: the kernel of a distribution's package, and an archive with this program
+as the first process and the modules that servers need, in the order in which they are loaded. The same inputs give the same
+bytes. Serve the two from the site agent's --boot-files.
+
+A metapackage such as linux-image-amd64 only names the package with the kernel; that one is needed.
+` + exitStatus,
+		Example: `  apt-get download linux-image-6.1.0-57-amd64
+  bcd image build-ramdisk --kernel-package linux-image-6.1.0-57-amd64_6.1.192-3_amd64.deb --out /srv/boot
+  bcd image build-ramdisk --kernel /boot/vmlinuz-6.12.9 --modules /lib/modules/6.12.9 --out /srv/boot`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w := fillOptions(cmd, os.LookupEnv)
+			c.check(w)
+			r := c.ramdisk(w)
+			if err := w.err(); err != nil {
+				return err
+			}
+			files, built, err := bootimage.Build(c.source, r, c.out)
+			if err != nil {
+				return known(err)
+			}
+			tellBuilt(cmd.OutOrStdout(), files, built)
+			return nil
+		},
+	}
+	c.bind(cmd.Flags())
+	return describeOptions(cmd)
+}
+
+// known gives an error of the file system a code.
+func known(err error) error {
+	if fault.CodeOf(err) != fault.Internal {
+		return err
+	}
+	return fault.Wrap(err, fault.Unavailable, "%v", err)
+}
+
+func tellBuilt(w io.Writer, files []bootimage.File, built bootimage.Built) {
+	fmt.Fprintf(w, "kernel %s, %d modules: %s\n", built.Release, len(built.Loaded), strings.Join(built.Loaded, " "))
+	if len(built.Missing) > 0 {
+		fmt.Fprintf(w, "this kernel has no: %s\n", strings.Join(built.Missing, " "))
+	}
+	for _, f := range files {
+		fmt.Fprintf(w, "%s  %9d  %s\n", f.SHA256, f.Bytes, f.Path)
+	}
+}
