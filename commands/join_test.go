@@ -113,7 +113,7 @@ func TestATokenWorksOnce(t *testing.T) {
 
 // W20: a machine that is being taken back does not come back as what it was.
 func TestAnOldOSIsNotLetIn(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t).equip(t)
 	ctx := context.Background()
 	n := w.enrolled(t, machine(w.pool, "10.0.0.1")).State.ID
 	w.ready(t, n)
@@ -247,7 +247,7 @@ func TestRenewal(t *testing.T) {
 
 // The ramdisk of a rescue joins beside the installed OS, which comes back afterwards with the certificate it had.
 func TestRescueAndBack(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t).equip(t)
 	ctx := context.Background()
 	n := w.enrolled(t, machine(w.pool, "10.0.0.1")).State.ID
 	w.ready(t, n)

@@ -32,9 +32,23 @@ func (s *Service) Provide(ctx context.Context, call Call, n id.Node) (NodeOutcom
 	return s.provision(ctx, call, n, node.Provide{})
 }
 
-// Deploy installs a pinned version of a profile. Legal from ready.
+// Deploy installs a pinned version of a profile. Legal from ready. A profile that can't run is refused before the machine
+// leaves ready, which it could come back to only by way of a wipe: NOT_FOUND, or INVALID_INPUT with every issue.
 func (s *Service) Deploy(ctx context.Context, call Call, n id.Node, p node.Profile) (NodeOutcome, error) {
-	return s.provision(ctx, call, n, node.Deploy{Profile: p})
+	return s.onNode(ctx, call, n, principal.NodesProvision, func(state node.State, _ event.Version) (node.Command, error) {
+		if state.Provision != node.Ready {
+			return node.Deploy{Profile: p}, nil // the move table says why not
+		}
+		return node.Deploy{Profile: p}, s.checkDeploy(ctx, state, p)
+	})
+}
+
+// checkDeploy refuses what would end with a machine that is deployed and has no OS, or that could not run at all.
+func (s *Service) checkDeploy(ctx context.Context, n node.State, p node.Profile) error {
+	if node.PartOfLife(p.ID) {
+		return fault.Invalid(fault.Issue{Path: "body.profileId", Message: p.ID + " prepares or cleans a machine; it installs nothing"})
+	}
+	return s.CheckProfile(ctx, n, p)
 }
 
 // Undeploy wipes the disks and gives the machine back. Legal from deployed and rescue. An empty method is quick.

@@ -29,9 +29,12 @@ func (w *world) equip(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	hardware := map[string]commands.HardwareProfile{"odd": {"bios": "ipmi"}}
-	if err := w.UseProfiles(catalog, shipped, hardware); err != nil {
-		t.Fatal(err)
+	w.equipped = func(s *commands.Service) {
+		if err := s.UseProfiles(catalog, shipped, hardware); err != nil {
+			t.Fatal(err)
+		}
 	}
+	w.equipped(w.Service)
 	return w
 }
 

@@ -28,6 +28,8 @@ type world struct {
 	secrets *vault
 	clock   *clock
 	pool    id.Pool
+
+	equipped func(*commands.Service) // gives a service its steps and profiles; nil: it has none
 }
 
 func newWorld(t *testing.T) *world {
@@ -42,9 +44,13 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// over is another replica's write side on a log.
+// over is another replica's write side on a log, with what the present one was equipped with.
 func (w *world) over(log event.Store) *commands.Service {
-	return commands.New(log, byTenant{}, w.secrets, w.clock.read)
+	s := commands.New(log, byTenant{}, w.secrets, w.clock.read)
+	if w.equipped != nil {
+		w.equipped(s)
+	}
+	return s
 }
 
 func (w *world) newPool(t *testing.T, owner id.Tenant, at site.Policy, policy pool.Policy) id.Pool {

@@ -22,7 +22,7 @@ import (
 var imageHost = node.Profile{ID: "image-host", Version: 1}
 
 func TestAWholeLifeThroughTheVerbs(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t).equip(t)
 	ctx := context.Background()
 	n := w.enrolled(t, machine(w.pool, "10.0.0.1")).State.ID
 	w.ready(t, n)
@@ -110,7 +110,7 @@ func TestTheFirstOutcomeAgain(t *testing.T) {
 // P9: of two verbs at once on one version exactly one wins; the other gets CONFLICT or INVALID_STATE.
 func TestTwoVerbsAtOnce(t *testing.T) {
 	for round := range 30 {
-		w := newWorld(t)
+		w := newWorld(t).equip(t)
 		n := w.enrolled(t, machine(w.pool, "10.0.0.1")).State.ID
 		w.ready(t, n)
 		ctx := context.Background()

@@ -127,6 +127,35 @@ func TestCreateWorkflowKeepsWhatItRuns(t *testing.T) {
 	}
 }
 
+// What can't run, or installs nothing, is refused while the machine is ready: once it is deploying, only a wipe leads back.
+func TestDeployRefusesWhatCannotRun(t *testing.T) {
+	ctx := context.Background()
+	w := newWorld(t).equip(t)
+	stray := profile.Document{ID: "stray", Version: 1, Target: profile.TargetMetal, Steps: []profile.Step{{Use: "a.b"}}}
+	if _, err := w.CreateProfile(ctx, of(tenant.Root), tenant.Root, stray); err != nil {
+		t.Fatal(err)
+	}
+	n := w.enrolled(t, machine(w.pool, "10.0.0.10")).State.ID
+	early := node.Profile{ID: "nowhere", Version: 1}
+	if _, err := w.Deploy(ctx, system(), n, early); fault.CodeOf(err) != fault.InvalidState {
+		t.Fatalf("the state comes first: %v", err)
+	}
+	w.ready(t, n)
+	for profileID, want := range map[string]fault.Code{
+		"stray": fault.InvalidInput, "nowhere": fault.NotFound, "metal-rescue": fault.InvalidInput, "metal-unrescue-oob": fault.InvalidInput,
+	} {
+		if _, err := w.Deploy(ctx, system(), n, node.Profile{ID: profileID, Version: 1}); fault.CodeOf(err) != want {
+			t.Errorf("%s: got %v", profileID, err)
+		}
+	}
+	if w.count(t, "node.provision.deploying") != 0 {
+		t.Fatal("it left ready")
+	}
+	if _, err := w.Deploy(ctx, system(), n, imageHost); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestWorkflowsThatCannotBeCreated(t *testing.T) {
 	ctx := context.Background()
 	w := newWorld(t).equip(t)

@@ -37,12 +37,6 @@ type Move struct {
 	Message  string
 }
 
-// The profiles that rescue needs beside the state's own, and what the variants for machines without an agent are called.
-const (
-	unrescueProfile = "metal-unrescue"
-	outOfBand       = "-oob"
-)
-
 // Next says what must be done. w is the node's active workflow, or the newest that was; nil: there is none, or it was never
 // created. agentless is what the node's pool says; it matters only where a workflow is to be started.
 func Next(n node.State, w *workflow.State, agentless bool) Move {
@@ -110,10 +104,10 @@ func profileOf(n node.State, agentless bool) node.Profile {
 	}
 	p := node.Profile{ID: node.InfoOf(n.Provision).Profile, Version: 1}
 	if n.Provision == node.Rescue && n.Unrescuing {
-		p.ID = unrescueProfile
+		p.ID = node.UnrescueProfile
 	}
 	if agentless {
-		p.ID += outOfBand
+		p.ID += node.OutOfBandSuffix
 	}
 	return p
 }
