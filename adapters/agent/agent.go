@@ -75,6 +75,9 @@ func newAgent(ctx context.Context, o Options) (*runner, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Heard == nil {
+		o.Heard = func(time.Time) {}
+	}
 	a := &runner{Options: o, log: o.Logger, bootID: o.BootID, book: newJournal(), freed: make(chan struct{}, 1)}
 	if o.Machine != nil {
 		a.bootID = o.Machine.BootID()
@@ -215,10 +218,12 @@ func (a *runner) openSession(ctx context.Context) (answer protocol.SessionAnswer
 	if err != nil {
 		return answer, err
 	}
+	half := a.Now().Sub(asked) / 2
+	a.Heard(answer.ServerTime)
 	a.mu.Lock()
 	a.reopen = false
 	if !answer.ServerTime.IsZero() {
-		a.skew = answer.ServerTime.Sub(asked.Add(a.Now().Sub(asked) / 2))
+		a.skew = answer.ServerTime.Sub(a.Now().Add(-half)) // by the clock as it is now
 	}
 	a.mu.Unlock()
 	if answer.PollSeconds <= 0 {

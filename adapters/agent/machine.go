@@ -50,6 +50,9 @@ type Options struct {
 	Now     func() time.Time
 	Grace   time.Duration // how long orders may go on after Run's context has ended; default: 10 s
 	Logger  *slog.Logger  // nil: nothing is logged
+	// Heard is told each time that the gateway has answered the agent's session, with the gateway's time where it told it. It
+	// may set the machine's clock.
+	Heard func(serverTime time.Time)
 }
 
 // Backoff bounds the pauses between attempts to reach the gateway; each is jittered.

@@ -33,6 +33,7 @@ func (a *runner) pollOnce(ctx context.Context, session protocol.SessionAnswer) e
 	if err != nil {
 		return err
 	}
+	a.Heard(time.Time{})
 	for _, id := range answer.Cancel {
 		a.book.abandon(id)
 	}

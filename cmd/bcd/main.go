@@ -32,7 +32,11 @@ EXIT STATUS
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal has its usual effect
-	code := execute(ctx, os.Stdout, os.Stderr, os.Args[1:]...)
+	args := os.Args[1:]
+	if startedAsInit() {
+		args = []string{"ramdisk"} // the kernel's words are not ours
+	}
+	code := execute(ctx, os.Stdout, os.Stderr, args...)
 	stop()
 	os.Exit(code)
 }
@@ -83,7 +87,7 @@ machine is.` + "\n" + exitStatus,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(wrongArguments)
-	root.AddCommand(siteCommand(), nodeCommand(), imageCommand(), versionCommand())
+	root.AddCommand(siteCommand(), nodeCommand(), ramdiskCommand(), imageCommand(), versionCommand())
 	return root
 }
 

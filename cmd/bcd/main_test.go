@@ -25,7 +25,8 @@ func bcd(ctx context.Context, args ...string) (code int, stdout, stderr string) 
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"site", "--help"}, {"node", "--help"}, {"version", "--help"}, {}} {
+	for _, args := range [][]string{{"--help"}, {"site", "--help"}, {"node", "--help"}, {"ramdisk", "--help"}, {"image", "--help"},
+		{"image", "build-ramdisk", "--help"}, {"version", "--help"}, {}} {
 		code, out, _ := bcd(t.Context(), args...)
 		if code != 0 || !strings.Contains(out, "EXIT STATUS") {
 			t.Errorf("%v: %d\n%s", args, code, out)

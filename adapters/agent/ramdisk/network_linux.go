@@ -1,0 +1,205 @@
+package ramdisk
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+)
+
+// network brings every port up and gets it an address. Which of them leads to the control plane is not known; the others do
+// no harm. IPv6 is the kernel's: it listens to routers.
+type network struct {
+	root fs.FS
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	leases map[string]lease
+}
+
+func newNetwork(root fs.FS, log *slog.Logger) *network {
+	return &network{root: root, log: log, leases: map[string]lease{}}
+}
+
+// lookAgain is how often new ports are looked for: a driver may take a while, and cards may be slow.
+const lookAgain = time.Second
+
+func (n *network) run(ctx context.Context) {
+	if err := linkUp("lo"); err != nil {
+		n.log.Warn("the loopback can't be used", "error", err)
+	}
+	var ports sync.WaitGroup
+	defer ports.Wait()
+	seen := map[string]bool{}
+	for {
+		for _, name := range ports4(n.root) {
+			if seen[name] {
+				continue
+			}
+			if err := linkUp(name); err != nil {
+				n.log.Debug("a port can't be brought up", "port", name, "error", err)
+				continue
+			}
+			seen[name] = true
+			ports.Go(func() { n.serve(ctx, name) })
+		}
+		if !pause(ctx, lookAgain) {
+			return
+		}
+	}
+}
+
+// ports4 are the Ethernet ports that are hardware.
+func ports4(root fs.FS) (out []string) {
+	entries, err := fs.ReadDir(root, "sys/class/net")
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if _, err := fs.Stat(root, "sys/class/net/"+e.Name()+"/device"); err == nil && readText(root, "sys/class/net/"+e.Name()+"/type") == "1" {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
+
+func (n *network) serve(ctx context.Context, name string) {
+	p := &port{
+		name: name, ask: &dhcp{name: name}, log: n.log, again: time.Second,
+		apply: func(l lease) error { return n.apply(name, l) },
+		drop:  func(l lease) { n.drop(name, l) },
+	}
+	p.run(ctx)
+}
+
+func (n *network) apply(name string, l lease) error {
+	link, err := net.InterfaceByName(name)
+	if err != nil {
+		return err
+	}
+	if err := addAddress(link.Index, l.address); err != nil {
+		return err
+	}
+	for _, r := range l.routes {
+		if err := addRoute(link.Index, r); err != nil {
+			return err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.leases[name] = l
+	return n.writeResolvers()
+}
+
+func (n *network) drop(name string, l lease) {
+	if link, err := net.InterfaceByName(name); err == nil {
+		if err := deleteAddress(link.Index, l.address); err != nil { // its routes go with it
+			n.log.Warn("an address stays", "port", name, "error", err)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.leases, name)
+	if err := n.writeResolvers(); err != nil {
+		n.log.Warn("names can't be looked up", "error", err)
+	}
+}
+
+// writeResolvers tells the resolver of this process where to ask.
+func (n *network) writeResolvers() error {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(n.leases)) {
+		for _, server := range n.leases[name].servers {
+			text.WriteString("nameserver " + server.String() + "\n")
+		}
+		if search := n.leases[name].search; len(search) > 0 {
+			text.WriteString("search " + strings.Join(search, " ") + "\n")
+		}
+	}
+	return os.WriteFile("/etc/resolv.conf", []byte(text.String()), 0o644) //nolint:gosec // as everywhere
+}
+
+// dhcp asks over one port.
+type dhcp struct {
+	name string
+	last *nclient4.Lease
+}
+
+func (d *dhcp) with(do func(*nclient4.Client) (*nclient4.Lease, error)) (lease, error) {
+	client, err := nclient4.New(d.name, nclient4.WithTimeout(2*time.Second), nclient4.WithRetry(2))
+	if err != nil {
+		return lease{}, err
+	}
+	defer client.Close() //nolint:errcheck // nothing is left to be sent
+	got, err := do(client)
+	if err != nil {
+		return lease{}, err
+	}
+	d.last = got
+	return leaseOf(got.ACK)
+}
+
+// Request gets a lease.
+func (d *dhcp) Request(ctx context.Context) (lease, error) {
+	return d.with(func(c *nclient4.Client) (*nclient4.Lease, error) {
+		return c.Request(ctx, dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer,
+			dhcpv4.OptionDomainName, dhcpv4.OptionClasslessStaticRoute, dhcpv4.OptionIPAddressLeaseTime))
+	})
+}
+
+// Renew keeps it for longer.
+func (d *dhcp) Renew(ctx context.Context) (lease, error) {
+	return d.with(func(c *nclient4.Client) (*nclient4.Lease, error) { return c.Renew(ctx, d.last) })
+}
+
+// endless is the time of a lease whose server names none.
+const endless = 24 * time.Hour
+
+// leaseOf reads what the server acknowledged.
+func leaseOf(ack *dhcpv4.DHCPv4) (lease, error) {
+	address, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
+	if !ok || address.IsUnspecified() {
+		return lease{}, errors.New("the server's answer has no address")
+	}
+	bits := 32
+	if mask := ack.SubnetMask(); mask != nil {
+		bits, _ = mask.Size()
+	}
+	out := lease{address: netip.PrefixFrom(address, bits), duration: ack.IPAddressLeaseTime(endless)}
+	for _, ip := range ack.DNS() {
+		if a, ok := netip.AddrFromSlice(ip.To4()); ok {
+			out.servers = append(out.servers, a)
+		}
+	}
+	if name := ack.DomainName(); name != "" {
+		out.search = []string{name}
+	}
+	// A server that gives routes by name means them instead of its router.
+	for _, r := range ack.ClasslessStaticRoute() {
+		to, ok := netip.AddrFromSlice(r.Dest.IP.To4())
+		via, _ := netip.AddrFromSlice(r.Router.To4())
+		if ones, _ := r.Dest.Mask.Size(); ok {
+			out.routes = append(out.routes, route{to: netip.PrefixFrom(to, ones), via: via})
+		}
+	}
+	if len(out.routes) == 0 {
+		for _, ip := range ack.Router() {
+			if via, ok := netip.AddrFromSlice(ip.To4()); ok {
+				out.routes = []route{{to: netip.PrefixFrom(netip.IPv4Unspecified(), 0), via: via}}
+				break
+			}
+		}
+	}
+	return out, nil
+}

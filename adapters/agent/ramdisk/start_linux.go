@@ -1,0 +1,211 @@
+package ramdisk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/better-compute/metal/adapters/agent/linux"
+	"github.com/better-compute/metal/domain/fault"
+)
+
+// Start is the life of the first process. It does not return: the machine starts anew at its end.
+func Start(version, moduleList string) {
+	host := &host{moduleList: moduleList}
+	err := host.run(version)
+	if host.log == nil {
+		host.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	host.log.Error("the machine starts anew", "in", lastWords.String(), "reason", err)
+	for _, i := range issuesOf(err) {
+		host.log.Error("wrong", "where", i.Path, "what", i.Message)
+	}
+	time.Sleep(lastWords)
+	for {
+		host.log.Error("restart", "error", restart())
+		time.Sleep(lastWords)
+	}
+}
+
+func issuesOf(err error) []fault.Issue {
+	var known *fault.Error
+	if errors.As(err, &known) {
+		return known.Issues
+	}
+	return nil
+}
+
+// host is the machine that this process is the first of.
+type host struct {
+	moduleList string
+	log        *slog.Logger
+}
+
+func (h *host) run(version string) error {
+	if err := mountAll(); err != nil {
+		return err
+	}
+	root := os.DirFS("/")
+	settings, wrong := ParseSettings(readText(root, "proc/cmdline"))
+	h.log = slog.New(slog.NewTextHandler(openConsoles(root), &slog.HandlerOptions{Level: settings.Level}))
+	h.log.Info("the ramdisk's agent", "version", version, "kernel", readText(root, "proc/sys/kernel/osrelease"))
+	// Should this process die, the machine does not stand still.
+	if err := os.WriteFile("/proc/sys/kernel/panic", []byte("30\n"), 0o600); err != nil {
+		h.log.Warn("a panic of the kernel will not restart the machine", "error", err)
+	}
+	h.loadModules(root)
+	if wrong != nil {
+		return wrong
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer stop()
+	background.Go(func() { reap(ctx) })
+	background.Go(func() { newNetwork(root, h.log).run(ctx) })
+
+	seen, err := linux.Open(root)
+	if err != nil {
+		return err
+	}
+	life := Life{Settings: settings, Machine: newMachine(seen, root, h.log), Version: version, SetClock: h.setClock, Logger: h.log}
+	err = life.Run(ctx)
+	if err == nil {
+		err = errors.New("it was told to stop")
+	}
+	return err
+}
+
+// mounts are what a kernel tells of itself by, and where files go for a while.
+var mounts = []struct {
+	kind, at string
+	flags    uintptr
+	options  string
+}{
+	{"proc", "/proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""},
+	{"sysfs", "/sys", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""},
+	{"devtmpfs", "/dev", unix.MS_NOSUID, "mode=0755"},
+	{"tmpfs", "/run", unix.MS_NOSUID | unix.MS_NODEV, "mode=0755"},
+	{"tmpfs", "/tmp", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
+}
+
+func mountAll() error {
+	for _, m := range mounts {
+		if err := os.MkdirAll(m.at, 0o755); err != nil { //nolint:gosec // as everywhere
+			return err
+		}
+		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, m.options); err != nil && !errors.Is(err, unix.EBUSY) {
+			return &fs.PathError{Op: "mount", Path: m.at, Err: err}
+		}
+	}
+	return nil
+}
+
+// loadModules loads what the list says, in its order. A driver without its hardware refuses; that is no fault.
+func (h *host) loadModules(root fs.FS) {
+	names := strings.Fields(readText(root, strings.TrimPrefix(h.moduleList, "/")))
+	began := time.Now()
+	loaded := 0
+	for _, name := range names {
+		err := loadModule(name)
+		switch {
+		case err == nil, errors.Is(err, unix.EEXIST):
+			loaded++
+		case errors.Is(err, unix.ENODEV), errors.Is(err, unix.EOPNOTSUPP):
+			h.log.Debug("not for this machine", "module", name)
+		default:
+			h.log.Warn("a module can't be loaded", "module", name, "error", err)
+		}
+	}
+	h.log.Info("modules", "loaded", loaded, "of", len(names), "took", time.Since(began).Round(time.Millisecond).String())
+}
+
+func loadModule(name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // it was read
+	return unix.FinitModule(int(file.Fd()), "", 0)
+}
+
+// reap takes the dead whose parents are gone: nobody else does.
+func reap(ctx context.Context) {
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, unix.SIGCHLD)
+	defer signal.Stop(died)
+	for {
+		for {
+			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+			if pid <= 0 && !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-died:
+		}
+	}
+}
+
+func (h *host) setClock(t time.Time) {
+	if err := unix.Settimeofday(&unix.Timeval{Sec: t.Unix()}); err != nil {
+		h.log.Warn("the clock can't be set", "error", err)
+	}
+}
+
+// restart starts the machine anew.
+func restart() error {
+	unix.Sync()
+	return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+}
+
+// powerOff switches the machine off.
+func powerOff() error {
+	unix.Sync()
+	return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// consoles are all that the kernel prints to: a screen and a serial line may both have someone before them.
+type consoles []io.Writer
+
+// Write writes to each, and does not mind where one is broken.
+func (c consoles) Write(b []byte) (int, error) {
+	for _, w := range c {
+		_, _ = w.Write(b)
+	}
+	return len(b), nil
+}
+
+func openConsoles(root fs.FS) io.Writer {
+	var out consoles
+	for _, name := range strings.Fields(readText(root, "sys/class/tty/console/active")) {
+		if file, err := os.OpenFile("/dev/"+name, os.O_WRONLY|unix.O_NOCTTY, 0); err == nil {
+			out = append(out, file)
+		}
+	}
+	if len(out) == 0 {
+		return os.Stderr
+	}
+	return out
+}
+
+func readText(root fs.FS, name string) string {
+	b, err := fs.ReadFile(root, name)
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(b))
+}
