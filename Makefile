@@ -53,6 +53,14 @@ test-fast: ## the tests without the race detector
 test-race: ## the tests with the race detector
 	$(GO) test -race -timeout 15m ./...
 
+.PHONY: lab-assets
+lab-assets: ## fetch QEMU, firmware and a kernel for the machine lab into .cache/lab (Debian packages; nothing is installed)
+	@test/machine/assets/fetch.sh .cache/lab
+
+.PHONY: test-machine
+test-machine: setup lab-assets ## the product against real machines in QEMU
+	$(GO) test -tags qemu -count=1 -timeout 30m ./test/machine/...
+
 .PHONY: vet
 vet: ## go vet
 	$(GO) vet ./...

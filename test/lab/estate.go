@@ -7,7 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"maps"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -58,13 +61,16 @@ func (l *Lab) estate() {
 	l.Tenant, l.Site, l.Pool = tenant.ID, site.ID, pool.ID
 	l.hurriedProfiles()
 
-	image := sim.OSImage(imageBytes, OSName)
+	image := l.options.Image
+	if image == nil {
+		image = sim.OSImage(imageBytes, OSName)
+	}
 	l.must(os.Mkdir(filepath.Join(l.dir, "images"), 0o700))
 	l.must(os.WriteFile(filepath.Join(l.dir, "images", "os.raw"), image, 0o600))
-	l.images = freeAddress(l.T)
+	l.images = freeAddressOf(l.T, l.options.Host)
 	sum := sha256.Sum256(image)
 	l.Image, err = l.Client.RegisterImage(ctx, contract.NewImage{
-		Tenant: l.Tenant, Name: "host", Version: "1", Digest: "sha256:" + hex.EncodeToString(sum[:]), Bytes: imageBytes, Format: "raw",
+		Tenant: l.Tenant, Name: "host", Version: "1", Digest: "sha256:" + hex.EncodeToString(sum[:]), Bytes: int64(len(image)), Format: "raw",
 		URL: "http://" + l.images + "/os.raw", Signature: ed25519.Sign(private, sum[:]),
 	})
 	l.must(err)
@@ -118,21 +124,19 @@ func (l *Lab) site() {
 	token, err := l.Client.CreateJoinToken(l.T.Context(), contract.NewJoinToken{Role: "site", Site: l.Site})
 	l.must(err)
 	l.JoinToken = token.Token
-	boot := freeAddress(l.T)
+	boot := freeAddressOf(l.T, l.options.Host)
 	l.Boot = "http://" + boot
-	l.SiteAgent = newProgram(l.T, "bcd", nil, "site", "--gateway", l.Gateway, "--ca-sha256", l.CA,
-		"--token-file", l.file("join-token", token.Token), "--state-dir", filepath.Join(l.dir, "bcd"),
-		"--boot-listen", boot, "--boot-url", l.Boot)
+	l.SiteAgent = newProgram(l.T, "bcd", nil, append([]string{
+		"site", "--gateway", l.Gateway, "--ca-sha256", l.CA, "--token-file", l.file("join-token", token.Token),
+		"--state-dir", filepath.Join(l.dir, "bcd"), "--boot-listen", boot, "--boot-url", l.Boot,
+	}, l.options.SiteFlags...)...)
 	l.SiteAgent.answers = func() error { return listening(boot) }
 	l.SiteAgent.Start()
-
-	l.control = freeAddress(l.T)
-	l.Sim = newProgram(l.T, "metalsim", nil, append([]string{
-		"--machines", strconv.Itoa(l.options.Machines), "--boot-url", l.Boot, "--control", l.control, "--verbose",
-		"--disk-bytes", strconv.Itoa(diskBytes), "--images", filepath.Join(l.dir, "images"), "--images-listen", l.images,
-	}, l.options.SimFlags...)...)
-	l.Sim.answers = func() error { return listening(l.control) }
-	l.Sim.Start()
+	if l.options.Machines > 0 {
+		l.simulate()
+	} else {
+		l.serveImages()
+	}
 	l.must(poll(time.Minute, "the site's agent to join", func() error {
 		for agent, err := range l.Client.Agents(l.T.Context(), l.Site, "", "site") {
 			if err != nil || agent.Connected {
@@ -141,6 +145,34 @@ func (l *Lab) site() {
 		}
 		return fault.New(fault.Unavailable, "it is not connected")
 	}))
+}
+
+// simulate starts the simulated machines.
+func (l *Lab) simulate() {
+	l.T.Helper()
+	l.control = freeAddress(l.T)
+	l.Sim = newProgram(l.T, "metalsim", nil, append([]string{
+		"--machines", strconv.Itoa(l.options.Machines), "--boot-url", l.Boot, "--control", l.control, "--verbose",
+		"--disk-bytes", strconv.Itoa(diskBytes), "--images", filepath.Join(l.dir, "images"), "--images-listen", l.images,
+	}, l.options.SimFlags...)...)
+	l.Sim.answers = func() error { return listening(l.control) }
+	l.Sim.Start()
+}
+
+// serveImages is what metalsim does where it runs.
+func (l *Lab) serveImages() {
+	l.T.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(l.T.Context(), "tcp", l.images)
+	l.must(err)
+	server := &http.Server{Handler: http.FileServer(http.Dir(filepath.Join(l.dir, "images"))), ReadHeaderTimeout: time.Minute}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	l.T.Cleanup(func() {
+		_ = server.Close() // nobody fetches any more
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			l.T.Errorf("the server of images: %v", err)
+		}
+	})
 }
 
 func (l *Lab) must(err error) {

@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"os"
@@ -24,6 +25,14 @@ type Options struct {
 	Pool          contract.PoolPolicy
 	SimFlags      []string      // further flags of metalsim
 	RamdiskWithin time.Duration // how long a boot into the ramdisk may take before it is tried again; 0: a minute
+
+	// For machines that are not simulated: with none of metalsim's, it does not run.
+	Host       string        // address of everything that machines reach; empty: 127.0.0.1
+	PlaneFlags []string      // further flags of metald
+	SiteFlags  []string      // further flags of bcd site
+	Image      []byte        // what host@1 holds; nil: a simulated OS
+	Patience   time.Duration // how long a node may take from one state to another; 0: Patience
+	Story      func() string // what a failed wait tells beside the node's own story
 }
 
 // Lab is what runs.
@@ -55,9 +64,9 @@ type Lab struct {
 func Start(t testing.TB, o Options) *Lab {
 	t.Helper()
 	o.Replicas = max(o.Replicas, 1)
-	if o.RamdiskWithin == 0 {
-		o.RamdiskWithin = time.Minute
-	}
+	o.RamdiskWithin = cmp.Or(o.RamdiskWithin, time.Minute)
+	o.Patience = cmp.Or(o.Patience, Patience)
+	o.Host = cmp.Or(o.Host, "127.0.0.1")
 	l := &Lab{T: t, options: o, Nodes: map[string]string{}, dir: directory(t)}
 	l.database()
 	l.planes()
@@ -101,7 +110,7 @@ func (l *Lab) planes() {
 	key, token := l.file("master-key", random(l.T)), l.file("admin-token", l.Token)
 	gateways := make([]string, l.options.Replicas)
 	for i := range gateways {
-		gateways[i] = freeAddress(l.T)
+		gateways[i] = freeAddressOf(l.T, l.options.Host)
 	}
 	front := gateways[0]
 	if len(gateways) > 1 {
@@ -111,8 +120,10 @@ func (l *Lab) planes() {
 	for _, gateway := range gateways {
 		api := freeAddress(l.T)
 		l.urls = append(l.urls, "http://"+api)
-		p := newProgram(l.T, "metald", []string{"METAL_POSTGRES=" + l.DSN}, "serve", "--insecure-http", "--listen", api,
-			"--gateway-listen", gateway, "--gateway-url", l.Gateway, "--master-key-file", key, "--admin-token-file", token)
+		p := newProgram(l.T, "metald", []string{"METAL_POSTGRES=" + l.DSN}, append([]string{
+			"serve", "--insecure-http", "--listen", api, "--gateway-listen", gateway, "--gateway-url", l.Gateway,
+			"--master-key-file", key, "--admin-token-file", token,
+		}, l.options.PlaneFlags...)...)
 		p.answers = func() error { return ready(api) }
 		l.Planes = append(l.Planes, p)
 		p.Start()

@@ -66,7 +66,7 @@ func (l *Lab) Undeploy(node, wipe string) {
 // WaitState waits until a node is in one of the states. One that fails meanwhile ends the test, unless that is waited for.
 func (l *Lab) WaitState(node string, states ...string) contract.Node {
 	l.T.Helper()
-	n, err := l.AwaitState(l.T.Context(), l.Client, node, Patience, states...)
+	n, err := l.AwaitState(l.T.Context(), l.Client, node, l.options.Patience, states...)
 	if err != nil {
 		l.T.Fatal(err)
 	}
@@ -175,6 +175,12 @@ func (l *Lab) story(node string) string {
 			}
 		}
 		break
+	}
+	if l.options.Story != nil {
+		b.WriteString("\n" + l.options.Story())
+	}
+	if l.Sim == nil {
+		return b.String()
 	}
 	if m, err := l.console(l.MachineOf(node)); err == nil {
 		fmt.Fprintf(&b, "\n  machine: %+v", m.View)

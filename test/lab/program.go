@@ -66,7 +66,7 @@ func build() (string, error) {
 		return "", err
 	}
 	c := exec.Command("go", "build", "-o", dir+"/", "./cmd/...")
-	c.Dir = strings.TrimSpace(string(root))
+	c.Dir, c.Env = strings.TrimSpace(string(root)), append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", errors.Join(fmt.Errorf("%w: %s", err, out), os.RemoveAll(dir))
 	}
@@ -252,7 +252,12 @@ func listening(address string) error {
 // freeAddress was free a moment ago.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	return freeAddressOf(t, "127.0.0.1")
+}
+
+func freeAddressOf(t testing.TB, host string) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,147 @@
+package machine
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/adapters/sim/bmcsim"
+	"github.com/better-compute/metal/test/lab"
+	"github.com/better-compute/metal/test/machine/assets"
+	"github.com/better-compute/metal/test/machine/netns"
+	"github.com/better-compute/metal/test/machine/qemu"
+)
+
+// patience is how long a machine may take from one state to another while its processor is emulated.
+const patience = 5 * time.Minute
+
+// Bench is a control plane and a site with real machines.
+type Bench struct {
+	*lab.Lab
+	assets   assets.Assets
+	dir      string
+	machines []*Machine
+}
+
+// Machine is one of them, behind its controller.
+type Machine struct {
+	*qemu.Machine
+	Name    string
+	Node    string // once it is enrolled
+	BMC     *bmcsim.Service
+	address string
+	spec    qemu.Spec
+}
+
+// Start starts everything but machines. The site's agent is the DHCP server of their network.
+func Start(t testing.TB) *Bench {
+	t.Helper()
+	b := &Bench{assets: openAssets(t), dir: t.TempDir()}
+	b.buildRamdisk(t)
+	b.Lab = lab.Start(t, lab.Options{
+		Host: netns.Address, Image: OSImage(t), Patience: patience, RamdiskWithin: 4 * time.Minute, Story: b.story,
+		PlaneFlags: []string{
+			"--ramdisk-kernel", "vmlinuz", "--ramdisk-initrd", "initramfs", "--ramdisk-arg", "console=ttyS0", "--ramdisk-arg", "panic=-1",
+		},
+		SiteFlags: []string{
+			"--boot-files", b.dir, "--dhcp", "server", "--dhcp-interface", netns.Bridge, "--dhcp-range", "10.77.0.100-10.77.0.200",
+			"--dhcp-no-ipv6", "--dhcp-unknown", "--tftp", netns.Address + ":69", "--ipxe-dir", b.assets.IPXE,
+		},
+	})
+	return b
+}
+
+// buildRamdisk makes kernel and initramfs of the distribution's kernel package, as an operator does.
+func (b *Bench) buildRamdisk(t testing.TB) {
+	t.Helper()
+	c := exec.Command(lab.Path(t, "bcd"), "image", "build-ramdisk", "--kernel", b.assets.Kernel, "--modules", b.assets.Modules, "--out", b.dir)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", c.Args, err, out)
+	}
+}
+
+// Add brings a machine into the site. It is off, and unknown to the control plane.
+func (b *Bench) Add(change func(*qemu.Spec)) *Machine {
+	b.T.Helper()
+	n := len(b.machines) + 1
+	m := &Machine{Name: fmt.Sprintf("machine-%d", n)}
+	controller := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.BMC.ServeHTTP(w, r) }))
+	m.spec = qemu.Spec{
+		Name: m.Name, Serial: fmt.Sprintf("LAB-%d", n), UUID: fmt.Sprintf("6f1c0000-0000-4000-8000-%012d", n),
+		Username: "operator", Password: fmt.Sprintf("of-machine-%d", n), Host: controller.Listener.Addr().String(),
+		MAC: fmt.Sprintf("52:54:00:6c:00:%02x", n), MemoryMiB: 512, Network: "tap",
+		Disks: []qemu.Disk{{Serial: fmt.Sprintf("DISK-%d", n), Bytes: 64 << 20}},
+	}
+	change(&m.spec)
+	if m.spec.Network == "tap" {
+		tap, err := netns.Tap(fmt.Sprintf("lab0p%d", n))
+		b.must(err)
+		b.T.Cleanup(func() { _ = tap.Close() })
+		m.spec.Tap = tap
+	}
+	var err error
+	m.Machine, err = qemu.New(b.assets, b.T.TempDir(), m.spec)
+	b.must(err)
+	b.T.Cleanup(m.Close)
+	m.BMC, err = bmcsim.New(m.Machine, bmcsim.Options{Personality: bmcsim.Standard})
+	b.must(err)
+	controller.StartTLS()
+	b.T.Cleanup(controller.Close)
+	m.address = controller.URL
+	b.machines = append(b.machines, m)
+	return m
+}
+
+// Enroll hands a machine over.
+func (b *Bench) Enroll(m *Machine) {
+	b.T.Helper()
+	n, err := b.Client.Enroll(b.T.Context(), contract.Enrollment{
+		Pool: b.Pool, Name: m.Name, MACs: []string{m.spec.MAC},
+		BMC: contract.BMCAccess{
+			Address: m.address, Credentials: contract.Credentials{Username: m.spec.Username, Password: m.spec.Password},
+		},
+	})
+	b.must(err)
+	m.Node = n.ID
+	b.Nodes[m.Name] = n.ID
+}
+
+// Disk is every byte of a disk, as if it had been taken out.
+func (b *Bench) Disk(m *Machine, number int) []byte {
+	b.T.Helper()
+	bytes, err := os.ReadFile(m.DiskFile(number))
+	b.must(err)
+	return bytes
+}
+
+// story is what a person looks at when a machine is not where it should be.
+func (b *Bench) story() string {
+	var all []string
+	for _, m := range b.machines {
+		all = append(all, m.Story(60))
+	}
+	return strings.Join(all, "\n")
+}
+
+func (b *Bench) must(err error) {
+	b.T.Helper()
+	if err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// Write writes to a disk as if it had been taken out.
+func (b *Bench) Write(m *Machine, number int, at int64, content []byte) {
+	b.T.Helper()
+	file, err := os.OpenFile(m.DiskFile(number), os.O_WRONLY, 0)
+	b.must(err)
+	_, err = file.WriteAt(content, at)
+	b.must(err)
+	b.must(file.Close())
+}

@@ -1,0 +1,66 @@
+package qemu
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/better-compute/metal/adapters/sim/bmcsim"
+)
+
+// The numbers of the files that QEMU inherits.
+const (
+	monitorFile = 3
+	tapFile     = 4
+)
+
+// bootFrom is where the firmware looks first.
+func bootFrom(b bmcsim.Boot) string {
+	if b.Enabled != "Disabled" && b.Target == "Hdd" {
+		return "disk"
+	}
+	return "network"
+}
+
+// arguments is QEMU's command line for one start of the machine.
+func (m *Machine) arguments(override bmcsim.Boot) []string {
+	s := m.spec
+	var a []string
+	add := func(words ...string) { a = append(a, words...) }
+	add("-nodefaults", "-no-user-config", "-machine", "q35,accel=tcg,graphics=off", "-smp", "1", "-m", strconv.Itoa(s.MemoryMiB))
+	for _, dir := range m.assets.Data() {
+		add("-L", dir)
+	}
+	add("-display", "none", "-name", s.Name, "-uuid", s.UUID, "-smbios", "type=1,manufacturer=QEMU,product=lab,serial="+s.Serial)
+	add("-action", "reboot=shutdown")
+	add("-chardev", "socket,id=monitor,fd="+strconv.Itoa(monitorFile), "-mon", "chardev=monitor,mode=control")
+	add("-chardev", "file,id=console,append=on,path="+m.ConsoleFile(), "-serial", "chardev:console")
+	add("-device", "virtio-rng-pci") // without entropy DHCP and TLS wait
+	if s.UEFI {
+		add("-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+m.assets.UEFI())
+		add("-drive", "if=pflash,unit=1,format=raw,file="+m.variables())
+	}
+	network, disk := 0, 1
+	if bootFrom(override) == "disk" {
+		network, disk = len(s.Disks), 0
+	}
+	netdev := s.Network + ",id=net0"
+	if s.Tap != nil {
+		netdev += ",fd=" + strconv.Itoa(tapFile)
+	}
+	add("-netdev", netdev, "-device", fmt.Sprintf("virtio-net-pci,id=nic0,netdev=net0,mac=%s,bootindex=%d", s.MAC, network))
+	for i, d := range s.Disks {
+		drive := []string{
+			"if=none", "format=raw", fmt.Sprintf("id=disk%d", i), "file=" + m.DiskFile(i), "discard=unmap", "cache=writeback",
+		}
+		if d.Drive != "" {
+			drive = append(drive, d.Drive) // of an option given twice the last counts
+		}
+		model := "virtio-blk-pci"
+		if d.NVMe {
+			model = "nvme"
+		}
+		add("-drive", strings.Join(drive, ","), "-device", fmt.Sprintf("%s,drive=disk%d,serial=%s,bootindex=%d", model, i, d.Serial, disk+i))
+	}
+	return append(a, s.Arguments...)
+}
