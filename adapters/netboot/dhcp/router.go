@@ -71,6 +71,9 @@ func (s *Solicitations) prepare() error {
 	)
 }
 
+// Close gives the socket up.
+func (s *Solicitations) Close() error { return s.raw.Close() }
+
 // Serve answers until ctx ends.
 func (s *Solicitations) Serve(ctx context.Context) error {
 	stopped := context.AfterFunc(ctx, func() { _ = s.raw.Close() }) // nothing was promised to anybody
