@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/netip"
 	"net/url"
 	"os"
@@ -96,9 +95,7 @@ func (c *config) logger() *slog.Logger {
 // siteConfig is what a site agent is told besides.
 type siteConfig struct {
 	config
-	bootListen string
-	bootURL    string
-	bootFiles  string
+	boot       bootConfig
 	drivers    []string
 	proxyAllow []string
 	room       int
@@ -106,10 +103,7 @@ type siteConfig struct {
 
 func (c *siteConfig) bind(flags *pflag.FlagSet) {
 	c.config.bind(flags)
-	flags.StringVar(&c.bootListen, "boot-listen", "", "address and port on which machines fetch what they boot, such as 10.0.0.2:8081; "+
-		"empty: this agent serves no network boot")
-	flags.StringVar(&c.bootURL, "boot-url", "", "how machines reach that address, such as http://10.0.0.2:8081")
-	flags.StringVar(&c.bootFiles, "boot-files", "", "directory with kernels and ramdisks that boot entries name")
+	c.boot.bind(flags)
 	flags.StringSliceVar(&c.drivers, "drivers", slices.Sorted(maps.Keys(drivers)), "the BMC drivers to offer")
 	flags.StringSliceVar(&c.proxyAllow, "proxy-allow", nil, "networks that requests to machines may reach although they are local to "+
 		"this host, such as 192.0.2.0/24")
@@ -118,11 +112,7 @@ func (c *siteConfig) bind(flags *pflag.FlagSet) {
 
 func (c *siteConfig) check(w *issues) {
 	c.config.check(w)
-	if c.bootListen != "" {
-		c.checkBoot(w)
-	} else if c.bootURL != "" || c.bootFiles != "" {
-		w.option("boot-listen", "needed with --boot-url and --boot-files")
-	}
+	c.boot.check(w)
 	for _, name := range c.drivers {
 		if drivers[name] == nil {
 			w.option("drivers", "there is no driver %q; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(drivers)), ", "))
@@ -133,20 +123,6 @@ func (c *siteConfig) check(w *issues) {
 	}
 	if _, err := c.allowed(); err != nil {
 		w.option("proxy-allow", "%v", err)
-	}
-}
-
-func (c *siteConfig) checkBoot(w *issues) {
-	if _, port, err := net.SplitHostPort(c.bootListen); err != nil || port == "" {
-		w.option("boot-listen", "host:port, such as 10.0.0.2:8081")
-	}
-	if u, err := url.Parse(c.bootURL); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		w.option("boot-url", "needed with --boot-listen: an http URL, such as http://10.0.0.2:8081")
-	}
-	if c.bootFiles != "" {
-		if info, err := os.Stat(c.bootFiles); err != nil || !info.IsDir() {
-			w.option("boot-files", "%s is not a directory", c.bootFiles)
-		}
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"github.com/better-compute/metal/adapters/agent"
 	"github.com/better-compute/metal/adapters/bmc"
 	"github.com/better-compute/metal/adapters/bmc/redfish"
-	"github.com/better-compute/metal/adapters/netboot"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 )
@@ -37,10 +34,28 @@ certificate in --state-dir, which it renews by itself.
 
 With --boot-listen it serves iPXE the script of each machine, at /boot/<mac>. A machine that nobody ordered to boot goes on
 to its next boot device.
+
+The rest of network boot is switched on part by part:
+  --dhcp proxy    tells machines what to boot (ports 67 and 4011), beside a DHCP server that gives out the addresses
+  --dhcp server   gives out the addresses of --dhcp-range too; leases are kept in --state-dir
+  --ipxe-dir      offers iPXE to UEFI HTTP boot; with --tftp also to PXE firmware: BIOS, UEFI x86-64 and arm64
+  --cache-dir     keeps images near the machines, by digest, at /images/sha256:<digest>?from=<url>
+DHCP and TFTP use ports below 1024: they need root, or the capabilities NET_BIND_SERVICE and NET_RAW. A machine without a
+boot entry gets no answer from DHCP, unless --dhcp-unknown says so or it has a lease.
 ` + exitStatus,
 		Example: `  bcd site --gateway https://metal.example:8444 --ca-sha256 3f1c…9a --token-file /etc/bcd/token \
     --boot-listen 10.0.0.2:8081 --boot-url http://10.0.0.2:8081 --boot-files /srv/boot
-  BCD_GATEWAY=https://metal.example:8444 BCD_CA_SHA256=3f1c…9a bcd site --token-file "$CREDENTIALS_DIRECTORY/token"`,
+  BCD_GATEWAY=https://metal.example:8444 BCD_CA_SHA256=3f1c…9a bcd site --token-file "$CREDENTIALS_DIRECTORY/token"
+
+  Beside the DHCP server of the network, for firmware with and without iPXE (add the first three options above):
+  bcd site … --boot-listen 10.0.0.2:8081 --boot-url http://10.0.0.2:8081 --boot-files /srv/boot \
+    --dhcp proxy --dhcp-interface eth1 --tftp 10.0.0.2:69 --ipxe-dir /usr/lib/ipxe
+
+  On a network of its own, with images kept near the machines:
+  bcd site … --boot-listen 10.0.0.2:8081 --boot-url http://10.0.0.2:8081 --boot-files /srv/boot \
+    --dhcp server --dhcp-interface eth1 --dhcp-range 10.0.0.100-10.0.0.200 --dhcp-router 10.0.0.1 --dhcp-dns 10.0.0.1 \
+    --tftp 10.0.0.2:69 --ipxe-dir /usr/lib/ipxe \
+    --cache-dir /var/cache/bcd --cache-bytes 100G --cache-from https://images.example/`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := fillOptions(cmd, os.LookupEnv)
@@ -75,13 +90,13 @@ func site(ctx context.Context, c siteConfig, token string) error {
 	}
 	deps := agent.SiteDeps{Drivers: offered, Proxy: agent.ProxyLimits{Allow: allow, Hosts: []string{gateway.Hostname()}}}
 	group, ctx := errgroup.WithContext(ctx)
-	if c.bootListen != "" {
-		deps.Entries = netboot.NewEntries(time.Now)
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.bootListen)
+	if c.boot.listen != "" {
+		served, err := openBoot(ctx, c, logger)
 		if err != nil {
-			return fault.Wrap(err, fault.InvalidConfig, "--boot-listen: %v", err)
+			return err
 		}
-		group.Go(func() error { return serveBoot(ctx, c, deps.Entries, listener, logger) })
+		deps.Entries = served.entries
+		group.Go(func() error { return served.serve(ctx) })
 	}
 	group.Go(func() error {
 		err := agent.Run(ctx, agent.Options{
@@ -100,25 +115,6 @@ func site(ctx context.Context, c siteConfig, token string) error {
 }
 
 var errStopped = errors.New("stopped")
-
-// serveBoot answers machines that boot, until ctx ends.
-func serveBoot(ctx context.Context, c siteConfig, entries *netboot.Entries, listener net.Listener, logger *slog.Logger) error {
-	boot := &netboot.Server{Entries: entries, Gateway: c.gateway, CA: c.ca, URL: c.bootURL, Logger: logger}
-	if c.bootFiles != "" {
-		boot.Files = os.DirFS(c.bootFiles)
-	}
-	server := &http.Server{
-		Handler: boot.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}
-	stopped := context.AfterFunc(ctx, func() { _ = server.Close() }) // machines ask again
-	defer stopped()
-	logger.Info("serving network boot", "address", listener.Addr().String(), "url", c.bootURL)
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fault.Wrap(err, fault.Unavailable, "the boot server ended: %v", err)
-	}
-	return nil
-}
 
 // closeDrivers ends the sessions on BMCs, of which they have few.
 func closeDrivers(ctx context.Context, offered map[string]bmc.Driver, logger *slog.Logger) {
