@@ -102,7 +102,8 @@ func (s spot) fill(view json.RawMessage, of agents.OfNode) (json.RawMessage, err
 		return nil, err
 	}
 	connectivity := isDisconnected
-	if of.Connected {
+	off := bytes.HasPrefix(view[s.end:], []byte(`,"power":"off"`)) // whoever was heard of a moment ago ran before that
+	if !off && of.Connected {
 		connectivity = isConnected
 	}
 	return slices.Concat(view[:s.begin], []byte(`"`+connectivity+`","agent":`), agent, view[s.end:]), nil
