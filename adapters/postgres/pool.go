@@ -1,5 +1,6 @@
-// Package postgres is what every adapter on PostgreSQL shares: the pool, the migrations, and notifications between
-// processes. The server is version 15 or newer.
+// Package postgres is what every adapter on PostgreSQL shares (the pool, the migrations, notifications between processes),
+// and the tables that are no read models: wake-ups, sealed secrets, outcomes of keyed requests, signs of life. The server is
+// version 15 or newer.
 package postgres
 
 import (

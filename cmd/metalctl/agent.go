@@ -122,7 +122,9 @@ before is still checked with the certificates that it had.`, remoteExits),
 const joinTokenLong = `Makes a token with which an agent joins: a site's agent (--site), a machine that runs an OS already (--pool), or, by hand, the
 ramdisk or the installed OS of a machine (--node with --role).
 
-The token is shown once. With --out it goes to a file of mode 0600 instead of standard output.`
+The token is shown once. With --out it goes to a file of mode 0600 instead of standard output. An agent also needs the URL of
+the gateway and the SHA-256 of the control plane's authority, by which it knows whom it gives the token to: metald tells both
+when it starts.`
 
 func newJoinToken(a *app) *cobra.Command {
 	var f writeFlags

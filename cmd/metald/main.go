@@ -1,4 +1,5 @@
-// Command metald is the control plane: the HTTP API, the write side and the read models over one event log.
+// Command metald is the control plane: the HTTP API, the gateway of the agents, the process managers and the read models over
+// one event log. Package plane has the wiring.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package doctor finds what needs a person: machines and workflows that failed or stand still, read models that
-// stopped or lag, claims that nobody will ever release.
+// Package doctor finds what needs a person: machines and workflows that failed or stand still, process managers that fail,
+// read models that stopped or lag, claims that nobody will ever release.
 package doctor
 
 import (
