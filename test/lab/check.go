@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,6 +48,8 @@ func (l *Lab) Verify() {
 	l.readyIsWiped(log)
 	l.oneWorkflow(log)
 	l.destroyedOnce(log)
+	began := time.Now()
+	defer func() { l.T.Logf("verify: %s of %d events", time.Since(began), len(log)) }()
 	if out, err := l.Metald("projections", "verify"); err != nil {
 		l.T.Errorf("the read models are not what the log says: %v\n%s", err, out)
 	}
@@ -118,7 +121,7 @@ func (l *Lab) destroyedOnce(log []Logged) {
 			handed[order] = ev.BootID
 		}
 	}
-	for name := range l.Nodes {
+	for _, name := range l.enrolled() {
 		begun := map[string]sim.Ordered{}
 		for _, o := range l.Orders(name) {
 			kind, known := agentcommand.Find(agentcommand.Kinds, o.Kind)

@@ -90,6 +90,8 @@ func (l *Lab) hurriedProfiles() {
 				step["with"] = map[string]any{"bytes": diskBytes / 4} // one pass
 			case "metal.ensureRamdisk", "boot.kexec", "wait.agentJoined":
 				step["timeout"] = l.options.RamdiskWithin.String()
+			case "disk.wipe":
+				step["timeout"] = l.options.WipeWithin.String()
 			}
 			if step["retryDelay"] != nil {
 				step["retryDelay"] = "1s"
@@ -137,7 +139,7 @@ func (l *Lab) site() {
 	} else {
 		l.serveImages()
 	}
-	l.must(poll(time.Minute, "the site's agent to join", func() error {
+	l.must(Poll(time.Minute, "the site's agent to join", func() error {
 		for agent, err := range l.Client.Agents(l.T.Context(), l.Site, "", "site") {
 			if err != nil || agent.Connected {
 				return err

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,7 +25,8 @@ type Options struct {
 	OwnPostgres   bool // a server of its own, that may be killed
 	Pool          contract.PoolPolicy
 	SimFlags      []string      // further flags of metalsim
-	RamdiskWithin time.Duration // how long a boot into the ramdisk may take before it is tried again; 0: a minute
+	RamdiskWithin time.Duration // how long a boot may take before it is given up; 0: a minute
+	WipeWithin    time.Duration // how long a wipe may take before it is given up; 0: a minute
 
 	// For machines that are not simulated: with none of metalsim's, it does not run.
 	Host       string        // address of everything that machines reach; empty: 127.0.0.1
@@ -53,6 +55,7 @@ type Lab struct {
 	Boot               string            // URL of the site's boot server
 	Gateway, CA        string            // where agents go, and how they know it
 
+	guard   *sync.Mutex // of Nodes
 	dir     string
 	options Options
 	urls    []string // of each replica's API
@@ -65,15 +68,26 @@ func Start(t testing.TB, o Options) *Lab {
 	t.Helper()
 	o.Replicas = max(o.Replicas, 1)
 	o.RamdiskWithin = cmp.Or(o.RamdiskWithin, time.Minute)
+	o.WipeWithin = cmp.Or(o.WipeWithin, time.Minute)
 	o.Patience = cmp.Or(o.Patience, Patience)
 	o.Host = cmp.Or(o.Host, "127.0.0.1")
-	l := &Lab{T: t, options: o, Nodes: map[string]string{}, dir: directory(t)}
+	Path(t, "metald") // is not part of it
+	began := time.Now()
+	defer func() { t.Logf("the lab is up after %s", time.Since(began)) }()
+	l := &Lab{T: t, options: o, Nodes: map[string]string{}, guard: &sync.Mutex{}, dir: directory(t)}
 	l.database()
 	l.planes()
 	l.Client = l.ClientOf(0)
 	l.estate()
 	l.site()
 	return l
+}
+
+// On is the same lab for another test: what goes wrong is that one's fault.
+func (l *Lab) On(t testing.TB) *Lab {
+	other := *l
+	other.T = t
+	return &other
 }
 
 // directory is one that the accounts of all programs can reach.

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,12 +20,28 @@ const Patience = 3 * time.Minute
 func (l *Lab) Enroll() (nodes []string) {
 	l.T.Helper()
 	for _, m := range l.Machines() {
-		if l.Nodes[m.Name] == "" {
-			l.EnrollOne(m)
+		n, is := l.NodeOf(m.Name)
+		if !is {
+			n = l.EnrollOne(m)
 		}
-		nodes = append(nodes, l.Nodes[m.Name])
+		nodes = append(nodes, n)
 	}
 	return nodes
+}
+
+// NodeOf is the id of a machine's node.
+func (l *Lab) NodeOf(machine string) (node string, enrolled bool) {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	node, enrolled = l.Nodes[machine]
+	return node, enrolled
+}
+
+// enrolled lists the machines that were.
+func (l *Lab) enrolled() []string {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	return slices.Sorted(maps.Keys(l.Nodes))
 }
 
 // EnrollOne hands one machine over.
@@ -35,14 +52,16 @@ func (l *Lab) EnrollOne(m sim.Listed) string {
 		BMC: contract.BMCAccess{Address: m.BMC.Address, Credentials: contract.Credentials{Username: m.BMC.Username, Password: m.BMC.Password}},
 	})
 	l.must(err)
+	l.guard.Lock()
+	defer l.guard.Unlock()
 	l.Nodes[m.Name] = n.ID
 	return n.ID
 }
 
 // MachineOf is the name of a node's machine.
 func (l *Lab) MachineOf(node string) string {
-	for name, n := range l.Nodes {
-		if n == node {
+	for _, name := range l.enrolled() {
+		if n, _ := l.NodeOf(name); n == node {
 			return name
 		}
 	}
@@ -144,7 +163,9 @@ func (l *Lab) AwaitEvent(node string, after uint64, what string, wanted func(con
 // Workflow is the newest workflow of a node.
 func (l *Lab) Workflow(node string) contract.Workflow {
 	l.T.Helper()
-	for w, err := range l.Client.NodeWorkflows(l.T.Context(), node, nil) {
+	n, err := l.Client.GetNode(l.T.Context(), node)
+	l.must(err)
+	for w, err := range l.Client.NodeWorkflows(l.T.Context(), node, nil, client.AtPosition(n.Position)) {
 		l.must(err)
 		whole, err := l.Client.GetWorkflow(l.T.Context(), w.ID)
 		l.must(err)

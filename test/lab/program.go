@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -29,7 +30,12 @@ var built struct {
 }
 
 // Main runs the tests of a package, as pgtest.Main does, and removes the programs that were built for them.
-func Main(m *testing.M) { pgtest.Main(sweeping{m}) }
+// Tests that run side by side wait far more than they compute, so more of them do than there are processors.
+func Main(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "32") // the flag is testing's own
+	pgtest.Main(sweeping{m})
+}
 
 type sweeping struct{ m *testing.M }
 
@@ -127,7 +133,7 @@ func (p *Program) Run() error {
 	if p.answers == nil {
 		return nil
 	}
-	return poll(startPatience, p.name+" to answer", func() error {
+	return Poll(startPatience, p.name+" to answer", func() error {
 		select {
 		case <-p.exited:
 			return errEnded{fmt.Errorf("%s ended: %s", p.name, p.log.end(30))}
@@ -204,8 +210,8 @@ func run(t testing.TB, name string, environ []string, args ...string) (string, e
 // errEnded is an error after which trying again is of no use.
 type errEnded struct{ error }
 
-// poll tries until it succeeds, or the time is up.
-func poll(within time.Duration, what string, try func() error) error {
+// Poll tries until it succeeds, or the time is up.
+func Poll(within time.Duration, what string, try func() error) error {
 	deadline := time.Now().Add(within)
 	for {
 		err := try()

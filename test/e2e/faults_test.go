@@ -1,0 +1,491 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/adapters/sim"
+	"github.com/better-compute/metal/adapters/sim/bmcsim"
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/profile/builtin"
+	"github.com/better-compute/metal/test/lab"
+)
+
+// Everything that goes wrong with a machine, its controller, its agents and its site, each on a machine of its own, at one time.
+func TestFaults(t *testing.T) {
+	cases := []struct {
+		name string
+		run  func(t *testing.T, l *lab.Lab, m sim.Listed)
+	}{
+		{"a dead disk never becomes ready", deadDisk},
+		{"a disk that lies about its erase is found out", lyingErase},
+		{"a boot that hangs is tried again", hungBoot},
+		{"a machine that never boots fails, and can be recovered", neverBoots},
+		{"an OS that does not come back fails its deploy", noRejoin},
+		{"a controller that answers 503 and drops connections is survived", badController},
+		{"an agent that dies before its wipe", agentDies(false)},
+		{"an agent that dies after its wipe, with nobody told", agentDies(true)},
+		{"a stolen join token is refused", stolenToken},
+		{"an abort in each phase", abortEachPhase},
+		{"pause and resume", pauseAndResume},
+		{"retry from a step", retryFromStep},
+		{"rescue and back", rescueAndBack},
+		{"an old OS that boots during its release is shut out", oldOS},
+	}
+	l := lab.Start(t, lab.Options{Machines: len(cases) + 1, RamdiskWithin: 24 * time.Second, WipeWithin: 20 * time.Second})
+	impatientProfile(t, l)
+	machines := l.Machines()
+	t.Run("side by side", func(t *testing.T) {
+		for i, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				c.run(t, l.On(t), machines[i])
+			})
+		}
+	})
+	t.Run("a site agent that is away holds steps", func(t *testing.T) { siteAway(t, l.On(t), machines[len(cases)]) })
+	l.Verify()
+}
+
+// impatientProfile deploys as image-host does, and gives up at once.
+func impatientProfile(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	all, err := builtin.Profiles()
+	must(t, err)
+	for _, doc := range all {
+		if doc.ID != "image-host" {
+			continue
+		}
+		doc.ID = "impatient"
+		text, err := json.Marshal(doc)
+		must(t, err)
+		l.CreateProfile(text, func(step map[string]any) {
+			switch step["use"] {
+			case "metal.ensureRamdisk", "boot.kexec":
+				step["timeout"] = "8s"
+				delete(step, "retries")
+				delete(step, "retryDelay")
+			}
+		})
+	}
+}
+
+func ready(t *testing.T, l *lab.Lab, m sim.Listed) (node string) {
+	t.Helper()
+	node = l.EnrollOne(m)
+	l.WaitState(node, "ready")
+	return node
+}
+
+func deployed(t *testing.T, l *lab.Lab, m sim.Listed) (node string) {
+	t.Helper()
+	node = ready(t, l, m)
+	l.Deploy(node)
+	l.WaitState(node, "deployed")
+	return node
+}
+
+// failed waits for it and checks the reason.
+func failed(t *testing.T, l *lab.Lab, node, from string, code fault.Code, words ...string) contract.Node {
+	t.Helper()
+	n := l.WaitState(node, "failed")
+	if n.FailedFrom != from || n.LastError == nil || n.LastError.Code != string(code) || !n.Maintenance {
+		t.Fatalf("%s failed from %s with %+v, maintenance %t; want %s from %s", node, n.FailedFrom, n.LastError, n.Maintenance, code, from)
+	}
+	for _, w := range words {
+		if !strings.Contains(n.LastError.Message, w) {
+			t.Errorf("%q does not say %q", n.LastError.Message, w)
+		}
+	}
+	return n
+}
+
+// recovered asks for it and waits until the machine is ready.
+func recovered(t *testing.T, l *lab.Lab, node, to string) {
+	t.Helper()
+	n, err := l.Client.Recover(t.Context(), node)
+	must(t, err)
+	if n.Provision != to {
+		t.Errorf("recover led to %s, not to %s", n.Provision, to)
+	}
+	l.WaitState(node, "ready")
+}
+
+// neverReady looks at the history: since a position, the machine was not ready.
+func neverReady(t *testing.T, l *lab.Lab, node string, since uint64) {
+	t.Helper()
+	for e, err := range l.Client.History(t.Context(), node, true) {
+		must(t, err)
+		if e.Position > since && e.Type == "node.provision.ready" {
+			t.Errorf("%s was ready at %d", node, e.Position)
+		}
+	}
+}
+
+func deadDisk(t *testing.T, l *lab.Lab, m sim.Listed) {
+	l.Inject(sim.Fault{Machine: m.Name, DeadDisk: &sim.DeadDisk{Disk: 1, Mode: sim.WritesFail}})
+	node := l.EnrollOne(m)
+	failed(t, l, node, "commissioning", fault.DriverError, "burnin-disk")
+	neverReady(t, l, node, 0)
+	l.Inject(sim.Fault{Machine: m.Name, Heal: true})
+	recovered(t, l, node, "commissioning")
+	l.Deploy(node)
+	before := l.WaitState(node, "deployed")
+	l.Inject(sim.Fault{Machine: m.Name, DeadDisk: &sim.DeadDisk{Disk: 0, Mode: sim.WritesFail}})
+	l.Undeploy(node, "quick")
+	failed(t, l, node, "releasing", fault.UnverifiedWipe, "wipe")
+	neverReady(t, l, node, before.Position)
+	isOff(t, l, m)
+	l.Inject(sim.Fault{Machine: m.Name, Heal: true})
+	recovered(t, l, node, "releasing")
+	isReady(t, l, node)
+}
+
+// isOff waits: cleanup runs after the failure.
+func isOff(t *testing.T, l *lab.Lab, m sim.Listed) {
+	t.Helper()
+	must(t, lab.Poll(lab.Patience, m.Name+" to be off", func() error {
+		if p := l.Machine(m.Name).View.Power; p != "off" {
+			return fmt.Errorf("it is %s", p)
+		}
+		return nil
+	}))
+}
+
+func lyingErase(t *testing.T, l *lab.Lab, m sim.Listed) {
+	node := deployed(t, l, m)
+	l.Inject(sim.Fault{Machine: m.Name, DeadDisk: &sim.DeadDisk{Disk: 0, Mode: sim.EraseLies}})
+	l.Undeploy(node, "secure-erase")
+	n := failed(t, l, node, "releasing", fault.UnverifiedWipe)
+	if n.WipeVerified {
+		t.Error("the wipe counts as verified")
+	}
+	isOff(t, l, m)
+	l.Inject(sim.Fault{Machine: m.Name, Heal: true})
+	recovered(t, l, node, "releasing")
+	isReady(t, l, node)
+}
+
+func hungBoot(t *testing.T, l *lab.Lab, m sim.Listed) {
+	l.Inject(sim.Fault{Machine: m.Name, HungBoots: 1})
+	node := l.EnrollOne(m)
+	l.WaitState(node, "ready")
+	for w, err := range l.Client.NodeWorkflows(t.Context(), node, nil) {
+		must(t, err)
+		if w.Profile != "metal-inspect" {
+			continue
+		}
+		step := stepOf(t, l, w.ID, "ramdisk")
+		if step.State != "succeeded" || step.Attempt == 1 && !strings.Contains(string(step.Result), `"rounds":2`) {
+			t.Errorf("the ramdisk came up in %+v %s", step, step.Result)
+		}
+		return
+	}
+	t.Error("it was never inspected")
+}
+
+func stepOf(t *testing.T, l *lab.Lab, workflow, step string) contract.WorkflowStep {
+	t.Helper()
+	w, err := l.Client.GetWorkflow(t.Context(), workflow)
+	must(t, err)
+	i := slices.IndexFunc(w.Steps, func(s contract.WorkflowStep) bool { return s.ID == step })
+	if i < 0 {
+		t.Fatalf("%s has no step %s", workflow, step)
+	}
+	return w.Steps[i]
+}
+
+func neverBoots(t *testing.T, l *lab.Lab, m sim.Listed) {
+	node := ready(t, l, m)
+	l.Inject(sim.Fault{Machine: m.Name, HungBoots: 1000})
+	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: "impatient", Version: 1})
+	must(t, err)
+	failed(t, l, node, "deploying", fault.Timeout, "ramdisk")
+	l.Inject(sim.Fault{Machine: m.Name, Heal: true})
+	recovered(t, l, node, "releasing")
+	isReady(t, l, node)
+}
+
+func noRejoin(t *testing.T, l *lab.Lab, m sim.Listed) {
+	node := ready(t, l, m)
+	l.Inject(sim.Fault{Machine: m.Name, NoRejoin: true})
+	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: "impatient", Version: 1})
+	must(t, err)
+	failed(t, l, node, "deploying", fault.RejoinTimeout, "start")
+	if reset := stepOf(t, l, l.Workflow(node).ID, "reset"); reset.State != "succeeded" {
+		t.Errorf("the machine was not reset: %+v", reset)
+	}
+	l.Inject(sim.Fault{Machine: m.Name, Heal: true})
+	recovered(t, l, node, "releasing")
+	isReady(t, l, node)
+}
+
+func badController(t *testing.T, l *lab.Lab, m sim.Listed) {
+	l.Inject(sim.Fault{Machine: m.Name, Rule: &bmcsim.Rule{Nth: 3, Every: 5, Status: 503}})
+	l.Inject(sim.Fault{Machine: m.Name, Rule: &bmcsim.Rule{Nth: 4, Every: 7, Drop: bmcsim.DropBefore}})
+	l.Inject(sim.Fault{Machine: m.Name, Rule: &bmcsim.Rule{Nth: 5, Every: 11, Drop: bmcsim.DropAfter}})
+	node := deployed(t, l, m)
+	l.Undeploy(node, "quick")
+	l.WaitState(node, "ready")
+	isReady(t, l, node)
+}
+
+// agentDies lets the ramdisk's agent die at its wipe. The machine stays on, with nobody to talk to. The wipe is not ordered again
+// under the same attempt; a retry starts the ramdisk afresh.
+func agentDies(after bool) func(t *testing.T, l *lab.Lab, m sim.Listed) {
+	return func(t *testing.T, l *lab.Lab, m sim.Listed) {
+		node := deployed(t, l, m)
+		l.Inject(sim.Fault{Machine: m.Name, AgentDiesAt: &sim.Death{Kind: agentcommand.DiskWipe, After: after}})
+		wipes := wipesOf(l, m)
+		l.Undeploy(node, "quick")
+		failed(t, l, node, "releasing", fault.Timeout, "wipe")
+		if n := wipesOf(l, m) - wipes; n != 1 {
+			t.Errorf("it was ordered to wipe %d times", n)
+		}
+		if _, err := l.Client.RetryWorkflow(t.Context(), l.Workflow(node).ID, contract.Retry{}); err != nil {
+			t.Fatal(err)
+		}
+		l.WaitState(node, "ready")
+		isReady(t, l, node)
+	}
+}
+
+func wipesOf(l *lab.Lab, m sim.Listed) (n int) {
+	for _, o := range l.Orders(m.Name) {
+		if o.Kind == agentcommand.DiskWipe {
+			n++
+		}
+	}
+	return n
+}
+
+// abortEachPhase aborts every kind of workflow once it runs: the node fails at once, its workflow ends cancelled after cleanup
+// that ran once, and recover goes where the table says.
+func abortEachPhase(t *testing.T, l *lab.Lab, m sim.Listed) {
+	l.Inject(sim.Fault{Machine: m.Name, Rule: &bmcsim.Rule{Delay: bmcsim.Duration(300 * time.Millisecond)}}) // nothing ends by itself before
+	node := l.EnrollOne(m)
+	abort(t, l, node, "enrolling")
+	_, err := l.Client.Recover(t.Context(), node)
+	must(t, err)
+	for _, state := range []string{"inspecting", "commissioning"} {
+		l.WaitState(node, state)
+		abort(t, l, node, state)
+		_, err := l.Client.Recover(t.Context(), node)
+		must(t, err)
+	}
+	l.WaitState(node, "ready")
+	l.Deploy(node)
+	abort(t, l, node, "deploying")
+	_, err = l.Client.Recover(t.Context(), node)
+	must(t, err)
+	abort(t, l, node, "releasing")
+	recovered(t, l, node, "releasing")
+	isReady(t, l, node)
+}
+
+func abort(t *testing.T, l *lab.Lab, node, state string) {
+	t.Helper()
+	_, err := l.Await(t.Context(), l.Client, node, lab.Patience, state+" with a workflow", func(n contract.Node) (bool, error) {
+		return n.Provision == state && n.Workflow != "", nil
+	})
+	must(t, err)
+	workflow := l.Workflow(node).ID
+	n, err := l.Client.Abort(t.Context(), node, contract.Reason{Reason: "the wrong rack"})
+	must(t, err)
+	if n.Provision != "failed" || n.FailedFrom != state || !n.Maintenance {
+		t.Errorf("after an abort: %+v", n)
+	}
+	must(t, lab.Poll(lab.Patience, "the workflow to be cancelled", func() error {
+		w, err := l.Client.GetWorkflow(t.Context(), workflow)
+		if err == nil && w.State != "cancelled" {
+			err = fmt.Errorf("it is %s", w.State)
+		}
+		return err
+	}))
+	w, err := l.Client.GetWorkflow(t.Context(), workflow)
+	must(t, err)
+	for _, s := range w.Steps {
+		if s.Phase == "cleanup" && (s.Attempt > 1 || s.State != "succeeded" && s.State != "skipped") {
+			t.Errorf("%s: cleanup %+v", w.Profile, s)
+		}
+		if s.State == "running" || s.State == "waiting" || s.State == "pending" {
+			t.Errorf("%s is cancelled, and its %s is %s", w.Profile, s.ID, s.State)
+		}
+	}
+}
+
+func pauseAndResume(t *testing.T, l *lab.Lab, m sim.Listed) {
+	node := l.EnrollOne(m)
+	_, err := l.Await(t.Context(), l.Client, node, lab.Patience, "inspected", func(n contract.Node) (bool, error) {
+		return n.Provision == "inspecting" && n.Workflow != "", nil
+	})
+	must(t, err)
+	w := l.Workflow(node)
+	must(t, lab.Poll(lab.Patience, "it to run", func() error {
+		if w = l.Workflow(node); w.State != "running" {
+			return fmt.Errorf("it is %s", w.State)
+		}
+		return nil
+	}))
+	w, err = l.Client.PauseWorkflow(t.Context(), w.ID)
+	must(t, err)
+	must(t, lab.Poll(lab.Patience, "the step in flight to finish", func() error {
+		if w, err = l.Client.GetWorkflow(t.Context(), w.ID); err != nil {
+			return err
+		}
+		for _, s := range w.Steps {
+			if s.State == "running" || s.State == "waiting" {
+				return fmt.Errorf("%s is %s", s.ID, s.State)
+			}
+		}
+		return nil
+	}))
+	if w.State != "paused" {
+		t.Fatalf("it is %s", w.State)
+	}
+	if _, err := l.Client.PauseWorkflow(t.Context(), w.ID); fault.CodeOf(err) != fault.InvalidState {
+		t.Errorf("a second pause: %v", err)
+	}
+	version := w.Version
+	<-time.After(3 * time.Second) // nothing is to happen, for as long as that
+	if w, err = l.Client.GetWorkflow(t.Context(), w.ID); err != nil || w.Version != version || w.State != "paused" {
+		t.Errorf("a paused workflow went on: %+v, %v", w, err)
+	}
+	_, err = l.Client.ResumeWorkflow(t.Context(), w.ID)
+	must(t, err)
+	l.WaitState(node, "ready")
+}
+
+// retryFromStep repairs what a burn-in found and goes on from there: what came before is not repeated.
+func retryFromStep(t *testing.T, l *lab.Lab, m sim.Listed) {
+	l.Inject(sim.Fault{Machine: m.Name, BadMemory: true})
+	node := l.EnrollOne(m)
+	failed(t, l, node, "commissioning", fault.DriverError, "burnin-memory")
+	l.Inject(sim.Fault{Machine: m.Name, Heal: true})
+	w := l.Workflow(node)
+	if _, err := l.Client.RetryWorkflow(t.Context(), w.ID, contract.Retry{FromStep: "no-such-step"}); fault.CodeOf(err) != fault.InvalidInput {
+		t.Errorf("a step that is not there: %v", err)
+	}
+	_, err := l.Client.RetryWorkflow(t.Context(), w.ID, contract.Retry{FromStep: "burnin-memory"})
+	must(t, err)
+	l.WaitState(node, "ready")
+	counts := map[agentcommand.KindName]int{}
+	for _, o := range l.Orders(m.Name) {
+		counts[o.Kind]++
+	}
+	if counts[agentcommand.BurninCPU] != 1 || counts[agentcommand.BurninMemory] != 2 || counts[agentcommand.DiskWipe] != 1 {
+		t.Errorf("it carried out %v", counts)
+	}
+	if again := l.Workflow(node); again.ID != w.ID || again.Run != 2 || again.State != "succeeded" {
+		t.Errorf("the retried workflow is %+v", again)
+	}
+}
+
+func rescueAndBack(t *testing.T, l *lab.Lab, m sim.Listed) {
+	node := deployed(t, l, m)
+	before := l.Disk(m.Name, 0)
+	if _, err := l.Client.Unrescue(t.Context(), node); fault.CodeOf(err) != fault.InvalidState {
+		t.Errorf("unrescue of what is not in rescue: %v", err)
+	}
+	_, err := l.Client.Rescue(t.Context(), node)
+	must(t, err)
+	_, err = l.Await(t.Context(), l.Client, node, lab.Patience, "up in rescue", func(n contract.Node) (bool, error) {
+		if n.Provision == "failed" {
+			return false, fmt.Errorf("%+v", n.LastError)
+		}
+		return n.RescueUp && n.Workflow == "", nil
+	})
+	must(t, err)
+	if v := l.Machine(m.Name).View; v.Running != sim.Ramdisk {
+		t.Errorf("in rescue it runs %+v", v)
+	}
+	_, err = l.Client.Unrescue(t.Context(), node)
+	must(t, err)
+	l.WaitState(node, "deployed")
+	if v := l.Machine(m.Name).View; v.Running != sim.OS || v.OS != lab.OSName {
+		t.Errorf("after rescue it runs %+v", v)
+	}
+	after := l.Disk(m.Name, 0)
+	if identity := 16 << 10; !slices.Equal(before[identity:], after[identity:]) {
+		t.Error("a rescue has changed the disk")
+	}
+	l.Undeploy(node, "quick")
+	l.WaitState(node, "ready")
+}
+
+// oldOS boots the installed OS while its machine is being released. Its certificate is revoked by then: it is told no order and
+// decides nothing, and the machine ends wiped.
+func oldOS(t *testing.T, l *lab.Lab, m sim.Listed) {
+	node := deployed(t, l, m)
+	sessions := func() (n int) {
+		for e, err := range l.Client.History(t.Context(), node, true) {
+			must(t, err)
+			if e.Type == "agent.session.opened" && strings.Contains(string(e.Data), `"role":"node"`) {
+				n++
+			}
+		}
+		return n
+	}
+	before := sessions()
+	l.Inject(sim.Fault{Machine: m.Name, HungBoots: 1})
+	l.Undeploy(node, "quick")
+	must(t, lab.Poll(lab.Patience, "the ramdisk's boot to hang", func() error {
+		d := l.Machine(m.Name)
+		if !slices.ContainsFunc(d.Console, func(e sim.Entry) bool { return e.Kind == sim.KindFault }) {
+			return fmt.Errorf("it runs %+v", d.View)
+		}
+		return nil
+	}))
+	l.Press(m.Name, bmcsim.ForceRestart) // the override is spent: it boots its disk
+	must(t, lab.Poll(lab.Patience, "the old agent to be turned away", func() error {
+		d := l.Machine(m.Name)
+		for i, e := range d.Console {
+			if e.Kind == sim.KindAgent && strings.HasPrefix(e.Text, "ended") && i > 0 {
+				return nil
+			}
+		}
+		return fmt.Errorf("it runs %+v", d.View)
+	}))
+	l.WaitState(node, "ready")
+	if after := sessions(); after != before {
+		t.Errorf("the old OS opened %d sessions", after-before)
+	}
+	isReady(t, l, node)
+}
+
+// siteAway kills the site's agent in the middle of a workflow: its steps wait, and finish when it is back.
+func siteAway(t *testing.T, l *lab.Lab, m sim.Listed) {
+	node := deployed(t, l, m)
+	l.SiteAgent.Kill()
+	l.Undeploy(node, "quick")
+	n, err := l.Await(t.Context(), l.Client, node, lab.Patience, "released by a workflow", func(n contract.Node) (bool, error) {
+		return n.Workflow != "", nil
+	})
+	must(t, err)
+	<-time.After(5 * time.Second) // nothing is to happen, for as long as that
+	if n, err = l.Client.GetNode(t.Context(), node); err != nil || n.Provision != "releasing" {
+		t.Fatalf("without its site's agent: %+v, %v", n, err)
+	}
+	if v := l.Machine(m.Name).View; v.Running != sim.OS {
+		t.Errorf("without its site's agent it runs %+v", v)
+	}
+	l.SiteAgent.Start()
+	l.WaitState(node, "ready")
+	isReady(t, l, node)
+	off := 0
+	for e, err := range l.Client.History(t.Context(), node, true) {
+		must(t, err)
+		if e.Type == "agentcommand.requested" && strings.Contains(string(e.Data), n.Workflow) && strings.Contains(string(e.Data), "take-down") {
+			off++
+		}
+	}
+	if off != 1 {
+		t.Errorf("the machine was ordered to switch off %d times", off)
+	}
+}
