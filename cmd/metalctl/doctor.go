@@ -33,7 +33,8 @@ func severityShade(s string) string {
 }
 
 const doctorLong = `Lists what needs somebody: machines and workflows that failed or stand still, process managers that fail at
-a machine again and again, read models that stopped or lag, addresses that nobody will give back. Each finding says what to do. Nothing is changed.
+a machine again and again, read models that stopped or lag, addresses that nobody will give back. Each finding says what to do.
+Nothing is changed.
 
 Exit status 0 says that there is nothing, 7 that there is something.`
 

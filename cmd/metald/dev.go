@@ -28,7 +28,8 @@ func devCommand() *cobra.Command {
 		Short: "Run a control plane for trying out, with a PostgreSQL of its own",
 		Long: `dev runs a whole control plane on this machine. It needs nothing but an installed PostgreSQL 15 or newer: it starts a
 private server from its binaries, on a unix socket in the data directory, migrates it, and prints its addresses, what
-agents know it by, and the token of the first administrator. Ctrl-C or SIGTERM stops all of it. After a crash the next start recovers.
+agents know it by, and the token of the first administrator. Ctrl-C or SIGTERM stops all of it. After a crash the next start
+recovers.
 
 As root it runs PostgreSQL as the user postgres.
 
