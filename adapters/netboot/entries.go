@@ -1,5 +1,5 @@
-// Package netboot serves what a machine needs to boot from the network: so far the iPXE script of each machine, and the
-// hand-over of its join token.
+// Package netboot serves what a machine needs to boot from the network over HTTP: its iPXE script, the hand-over of its join
+// token, kernels and ramdisks. Below it are dhcp, tftp, the cache of images, and the limits on all of them.
 //
 // A machine without an entry gets a script that goes on to its next boot device: an unknown machine is never touched.
 package netboot

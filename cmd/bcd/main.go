@@ -78,8 +78,8 @@ func command() *cobra.Command {
 		Long: `bcd carries out what the control plane orders. It dials out only: where it runs, nothing needs to be reachable from outside
 but, at a site, what machines boot from.
 
-At a site, 'bcd site' talks to the machines' BMCs and serves network boot. In the OS of a machine, 'bcd node' tells what the
-machine is.` + "\n" + exitStatus,
+At a site, 'bcd site' talks to the machines' BMCs and serves network boot. On a machine that was booted to be worked on, 'bcd
+ramdisk' is the first process; in its installed OS, 'bcd node' tells what the machine is.` + "\n" + exitStatus,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version(),

@@ -140,7 +140,7 @@ type BootEntry struct {
 	NodeID    string    `json:"nodeId"`
 	MACs      []string  `json:"macs"`     // every one that the machine may boot from
 	TokenRef  string    `json:"tokenRef"` // secret:<id> of the single-use join token
-	Kernel    string    `json:"kernel"`   // URL, or a name in the site's cache
+	Kernel    string    `json:"kernel"`   // URL, or a name among the boot files of the site's agent
 	Initrd    string    `json:"initrd"`
 	Args      []string  `json:"args,omitempty"` // of the kernel, besides the site's own
 	ExpiresAt time.Time `json:"expiresAt"`

@@ -26,7 +26,7 @@ type Ports struct {
 type Config struct {
 	GatewayURL string // that installed agents join through
 	CASHA256   string // of the control plane's CA
-	Kernel     string // URL or cache name of the ramdisk's kernel
+	Kernel     string // of the ramdisk: a URL, or a name among the boot files of the site's agent
 	Initrd     string
 	KernelArgs []string
 	TokenTTL   time.Duration // of provisioned tokens; zero: 2 hours

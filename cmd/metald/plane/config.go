@@ -28,7 +28,7 @@ type Config struct {
 
 	Gateway Gateway
 
-	// Kernel and Initrd are what machines boot from the network: URLs, or names in the cache of their site.
+	// Kernel and Initrd are what machines boot from the network: URLs, or names among the boot files of their site's agent.
 	Kernel, Initrd string
 	KernelArgs     []string
 
