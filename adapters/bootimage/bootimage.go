@@ -7,7 +7,6 @@ import (
 	"debug/elf"
 	"io"
 	"io/fs"
-	"path"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -15,8 +14,8 @@ import (
 	"github.com/better-compute/metal/domain/fault"
 )
 
-// ModuleList is where the initramfs says which modules to load, one a line, in their order.
-const ModuleList = "lib/modules/order"
+// ModuleList is where the initramfs says which modules there are.
+const ModuleList = "lib/modules/list"
 
 // Ramdisk is what an initramfs is made of.
 type Ramdisk struct {
@@ -30,7 +29,7 @@ type Ramdisk struct {
 // Built says what is in an initramfs.
 type Built struct {
 	Release string   // of the kernel whose modules are in it
-	Loaded  []string // modules, in the order in which they are loaded
+	Modules []string // what is in it, needs before those that need them
 	Missing []string // names that this kernel has no module for
 }
 
@@ -46,6 +45,7 @@ func (r Ramdisk) Initramfs(to io.Writer) (Built, error) {
 	}
 	var out Built
 	for _, name := range r.Names {
+		tree.wanted[strings.ReplaceAll(name, "-", "_")] = true
 		switch found, err := tree.add(name); {
 		case err != nil:
 			return Built{}, err
@@ -57,33 +57,33 @@ func (r Ramdisk) Initramfs(to io.Writer) (Built, error) {
 		return Built{}, err
 	}
 	if !r.Compress {
-		err = r.write(to, tree.order)
+		err = r.write(to, tree)
 	} else {
-		err = r.writeCompressed(to, tree.order)
+		err = r.writeCompressed(to, tree)
 	}
 	if err != nil {
 		return Built{}, fault.Wrap(err, fault.Unavailable, "the initramfs can't be written: %v", err)
 	}
 	out.Release = tree.release
 	for _, m := range tree.order {
-		out.Loaded = append(out.Loaded, m.name)
+		out.Modules = append(out.Modules, m.name)
 	}
 	return out, nil
 }
 
-func (r Ramdisk) writeCompressed(to io.Writer, modules []module) error {
+func (r Ramdisk) writeCompressed(to io.Writer, tree *moduleTree) error {
 	// One goroutine: with several, the bytes depend on how many there are.
 	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
 	if err != nil {
 		return err
 	}
-	if err := r.write(z, modules); err != nil {
+	if err := r.write(z, tree); err != nil {
 		return err
 	}
 	return z.Close()
 }
 
-func (r Ramdisk) write(to io.Writer, modules []module) error {
+func (r Ramdisk) write(to io.Writer, tree *moduleTree) error {
 	a := newArchive(to)
 	for _, name := range []string{"dev", "etc", "lib", "mnt", "proc", "run", "sys", "tmp"} {
 		a.directory(name)
@@ -94,13 +94,10 @@ func (r Ramdisk) write(to io.Writer, modules []module) error {
 	if r.Certificates != nil {
 		a.file("etc/ssl/certs/ca-certificates.crt", 0o644, r.Certificates)
 	}
-	var order strings.Builder
-	for _, m := range modules {
-		name := path.Join("lib/modules", m.path)
-		a.file(name, 0o644, m.data)
-		order.WriteString("/" + name + "\n")
+	for _, m := range tree.order {
+		a.file(modulePath(m), 0o644, m.data)
 	}
-	a.file(ModuleList, 0o644, []byte(order.String()))
+	a.file(ModuleList, 0o644, tree.list())
 	return a.close()
 }
 

@@ -2,6 +2,7 @@ package bootimage
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ type module struct {
 	path  string // in the tree of modules, without what it was packed with
 	data  []byte
 	needs []string // names of what has to be loaded before it
+	// aliases are the devices that it drives, as patterns.
+	aliases    []string
+	filesystem bool // it is loaded to mount something
 }
 
 // moduleTree is the modules of one kernel.
@@ -28,13 +32,14 @@ type moduleTree struct {
 	paths   map[string]string // by name
 	builtin map[string]bool
 
-	done  map[string]bool
-	order []module
+	done   map[string]bool
+	wanted map[string]bool // what was asked for, not what that needs
+	order  []module
 }
 
 // openModules finds the modules below root: a directory lib/modules/RELEASE of a package, or the directory of a release.
 func openModules(root fs.FS) (*moduleTree, error) {
-	t := &moduleTree{files: root, paths: map[string]string{}, builtin: map[string]bool{}, done: map[string]bool{}}
+	t := &moduleTree{files: root, paths: map[string]string{}, builtin: map[string]bool{}, done: map[string]bool{}, wanted: map[string]bool{}}
 	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -102,7 +107,8 @@ func (t *moduleTree) read(name, at string) (module, error) {
 	if err != nil {
 		return module{}, fault.Wrap(err, fault.InvalidInput, "the module %s can't be read: %v", at, err)
 	}
-	needs, release, err := moduleInfo(data)
+	m := module{name: name, path: inTree(unpacked(at)), data: data}
+	release, err := m.readInfo()
 	if err != nil {
 		return module{}, fault.Wrap(err, fault.InvalidInput, "%s is not a kernel module: %v", at, err)
 	}
@@ -112,7 +118,7 @@ func (t *moduleTree) read(name, at string) (module, error) {
 	case t.release != release:
 		return module{}, fault.New(fault.InvalidInput, "the modules are of two kernels: %s and %s", t.release, release)
 	}
-	return module{name: name, path: inTree(unpacked(at)), data: data, needs: needs}, nil
+	return m, nil
 }
 
 // inTree takes off what precedes the kernel's own directories.
@@ -125,32 +131,38 @@ func inTree(name string) string {
 	return name
 }
 
-// moduleInfo reads what a module tells of itself: what it needs, also what it only wants to find loaded, and its kernel.
-func moduleInfo(data []byte) (needs []string, release string, err error) {
-	file, err := elf.NewFile(bytes.NewReader(data))
+// readInfo reads what a module tells of itself: what it needs, also what it only wants to find loaded, what it drives, and
+// which kernel it is of.
+func (m *module) readInfo() (release string, err error) {
+	file, err := elf.NewFile(bytes.NewReader(m.data))
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
 	section := file.Section(".modinfo")
 	if section == nil {
-		return nil, "", errors.New("it has no section .modinfo")
+		return "", errors.New("it has no section .modinfo")
 	}
 	info, err := section.Data()
 	if err != nil {
-		return nil, "", fmt.Errorf("section .modinfo: %w", err)
+		return "", fmt.Errorf("section .modinfo: %w", err)
 	}
 	for field := range bytes.SplitSeq(info, []byte{0}) {
 		key, value, _ := strings.Cut(string(field), "=")
 		switch key {
 		case "depends":
-			needs = append(needs, strings.FieldsFunc(value, func(r rune) bool { return r == ',' })...)
+			m.needs = append(m.needs, strings.FieldsFunc(value, func(r rune) bool { return r == ',' })...)
 		case "softdep":
-			needs = append(needs, before(value)...)
+			m.needs = append(m.needs, before(value)...)
+		case "alias":
+			m.filesystem = m.filesystem || strings.HasPrefix(value, "fs-")
+			if strings.Contains(value, ":") && !strings.ContainsAny(value, " \n") {
+				m.aliases = append(m.aliases, value)
+			}
 		case "vermagic":
 			release, _, _ = strings.Cut(value, " ")
 		}
 	}
-	return needs, release, nil
+	return release, nil
 }
 
 // before is what a line "pre: a b post: c" wants first.
@@ -166,3 +178,30 @@ func before(softdep string) (out []string) {
 	}
 	return out
 }
+
+// list says of each module when it is loaded, where it is, what has to be loaded before it and which devices it drives; one a
+// line, needs before those that need them. The agent of the ramdisk reads it.
+func (t *moduleTree) list() []byte {
+	var out strings.Builder
+	for _, m := range t.order {
+		var needs []string
+		for _, need := range m.needs {
+			if need = strings.ReplaceAll(need, "-", "_"); t.done[need] {
+				needs = append(needs, need)
+			}
+		}
+		when := "asked" // by its name, or by what needs it
+		switch {
+		case !t.wanted[m.name] || m.filesystem:
+		case len(m.aliases) > 0:
+			when = "device"
+		default:
+			when = "always"
+		}
+		line := append([]string{when, "/" + modulePath(m), cmp.Or(strings.Join(needs, ","), "-")}, m.aliases...)
+		out.WriteString(strings.Join(line, " ") + "\n")
+	}
+	return []byte(out.String())
+}
+
+func modulePath(m module) string { return path.Join("lib/modules", m.path) }

@@ -2,7 +2,7 @@ package bootimage
 
 import "slices"
 
-// Modules are the drivers of a ramdisk unless others are chosen: of network ports, disks and what they hang on, as servers
+// Modules are what a ramdisk has unless others are chosen: drivers, each of which is loaded where its device is, of network ports, disks and what they hang on, as servers
 // have them, and of the filesystems that an installed kernel is found on.
 func Modules() []string {
 	return slices.Concat(
@@ -10,7 +10,7 @@ func Modules() []string {
 		[]string{"af_packet", "virtio_pci", "virtio_rng", "crc32c_generic", "crc32c_intel", "button", "evdev"},
 		// Storage.
 		[]string{
-			"nvme", "sd_mod", "sr_mod", "sg", "ahci", "ata_piix", "ata_generic", "virtio_blk", "virtio_scsi", "vmw_pvscsi", "hv_storvsc",
+			"nvme", "sd_mod", "sr_mod", "ahci", "ata_piix", "ata_generic", "virtio_blk", "virtio_scsi", "vmw_pvscsi", "hv_storvsc",
 			"mpt3sas", "mptspi", "megaraid_sas", "smartpqi", "hpsa", "aacraid", "sym53c8xx", "isci",
 			"xhci_pci", "ehci_pci", "uhci_hcd", "usb_storage", "uas", "usbhid", "hid_generic", "mmc_block", "sdhci_pci",
 		},
@@ -22,6 +22,6 @@ func Modules() []string {
 		// Filesystems, read only. Not btrfs: it measures the processor for a while when it is loaded.
 		[]string{"nls_cp437", "nls_ascii", "nls_iso8859_1", "nls_utf8", "vfat", "ext4", "xfs"},
 		// Firmware.
-		[]string{"tpm_tis", "tpm_crb", "efivarfs"},
+		[]string{"tpm_tis", "tpm_crb"},
 	)
 }

@@ -20,6 +20,7 @@ type Info struct {
 	ReadOnly   bool
 	Removable  bool   // such as a USB stick: reported, never wiped
 	AgentMedia bool   // the agent itself runs from it: reported, never wiped
+	Remote     bool   // on a network, such as iSCSI or Fibre Channel: others may use it; reported, never wiped
 	Transport  string // nvme, sata, sas, usb, virtio
 }
 
@@ -39,4 +40,10 @@ type Device interface {
 	SecureErase(ctx context.Context, progress Progress) error
 	// CryptoErase throws the device's encryption key away (NVMe format or sanitize). ErrUnsupported.
 	CryptoErase(ctx context.Context, progress Progress) error
+}
+
+// resumer is a device that may be in the middle of an erase which was cut short, by a power cut for instance.
+type resumer interface {
+	// Resume brings it to where it can be read and written again.
+	Resume(ctx context.Context) error
 }

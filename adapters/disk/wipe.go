@@ -42,6 +42,8 @@ func (i Info) Reported() string {
 		return "the agent itself runs from it"
 	case i.Removable:
 		return "it is removable"
+	case i.Remote:
+		return "it is on a network, where other machines may use it"
 	case i.Bytes <= 0:
 		return "there is no medium in it"
 	}
@@ -58,6 +60,12 @@ func wipeOne(ctx context.Context, d Device, method node.WipeMethod, seed uint64,
 	if info.ReadOnly {
 		out.Reason = "it is read-only"
 		return out
+	}
+	if r, ok := d.(resumer); ok {
+		if err := r.Resume(ctx); err != nil {
+			out.Reason = err.Error()
+			return out
+		}
 	}
 	partitions := partitionsOf(d)
 	switch name, err := sharedBy(d, partitions); {

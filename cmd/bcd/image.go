@@ -41,7 +41,7 @@ func (c *ramdiskConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.source.Modules, "modules", "", "directory with that kernel's modules, such as /lib/modules/RELEASE")
 	flags.StringVar(&c.out, "out", "", "directory for the files; it is made where it is missing")
 	flags.StringVar(&c.agent, "agent", "", "the bcd of the ramdisk, linked statically (default: this program)")
-	flags.StringSliceVar(&c.names, "load", nil, "modules to load instead of the usual ones; what they need comes by itself")
+	flags.StringSliceVar(&c.names, "module", nil, "modules to take instead of the usual ones; what they need comes by itself")
 	flags.StringVar(&c.certificates, "ca-certificates", "", "PEM file of whom the ramdisk trusts where it fetches images over HTTPS")
 	flags.BoolVar(&c.compress, "compress", false, "compress the initramfs with zstd; the kernel has to know it (5.9 and later)")
 }
@@ -93,7 +93,7 @@ func buildRamdiskCommand() *cobra.Command {
 		Use:   "build-ramdisk",
 		Short: "Make kernel and initramfs of the ramdisk from a distribution's kernel package",
 		Long: `build-ramdisk writes vmlinuz and initramfs into --out: the kernel of a distribution's package, and an archive with this program
-as the first process and the modules that servers need, in the order in which they are loaded. The same inputs give the same
+as the first process and the modules that servers need; each is loaded where its device is. The same inputs give the same
 bytes. Serve the two from the site agent's --boot-files.
 
 A metapackage such as linux-image-amd64 only names the package with the kernel; that one is needed.
@@ -130,7 +130,7 @@ func known(err error) error {
 }
 
 func tellBuilt(w io.Writer, files []bootimage.File, built bootimage.Built) {
-	fmt.Fprintf(w, "kernel %s, %d modules: %s\n", built.Release, len(built.Loaded), strings.Join(built.Loaded, " "))
+	fmt.Fprintf(w, "kernel %s, %d modules: %s\n", built.Release, len(built.Modules), strings.Join(built.Modules, " "))
 	if len(built.Missing) > 0 {
 		fmt.Fprintf(w, "this kernel has no: %s\n", strings.Join(built.Missing, " "))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
 	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/adapters/disk/blockdev"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/node"
@@ -54,7 +55,7 @@ func (m *Machine) Hardware(context.Context) (node.Hardware, error) {
 		Manufacturer: m.dmi("sys_vendor"), Product: m.dmi("product_name"), Serial: m.dmi("product_serial"),
 		UUID: strings.ToLower(m.dmi("product_uuid")), Cores: cores, MemoryBytes: memory, NICs: m.nics(),
 	}
-	for _, i := range m.disks() {
+	for _, i := range blockdev.Scan(m.root) {
 		if i.Reported() == "" {
 			h.Disks = append(h.Disks, i.Disk)
 		}
@@ -64,7 +65,7 @@ func (m *Machine) Hardware(context.Context) (node.Hardware, error) {
 
 // Disks tells of every disk. Their content is the OS's: it can be neither read nor written here.
 func (m *Machine) Disks(context.Context) (out []disk.Device, err error) {
-	for _, i := range m.disks() {
+	for _, i := range blockdev.Scan(m.root) {
 		out = append(out, seen{i})
 	}
 	return out, nil

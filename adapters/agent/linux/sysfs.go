@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/better-compute/metal/adapters/disk"
 	"github.com/better-compute/metal/domain/node"
 )
 
@@ -97,62 +96,4 @@ func (m *Machine) memory() int64 {
 		}
 	}
 	return 0
-}
-
-// notDisks are block devices that are made of others, or of memory.
-var notDisks = regexp.MustCompile(`^(loop|ram|zram|dm-|md|nbd|rbd|drbd|fd)[0-9]`)
-
-// hidden are parts of a device that only look like disks of their own.
-var hidden = regexp.MustCompile(`boot[0-9]+$|rpmb$`)
-
-func (m *Machine) disks() (out []disk.Info) {
-	for _, name := range m.names("sys/block") {
-		at := path.Join("sys/block", name)
-		if notDisks.MatchString(name) || hidden.MatchString(name) || m.text(at+"/hidden") == "1" || !m.exists(at+"/device") {
-			continue
-		}
-		const sector = 512 // whatever the device's own are
-		out = append(out, disk.Info{
-			Disk: node.Disk{
-				Path: "/dev/" + name, Model: m.text(at + "/device/model"), Serial: m.serial(at), Bytes: m.number(at+"/size") * sector,
-				WWN: m.first(at+"/wwid", at+"/device/wwid"),
-			},
-			Rotational: m.text(at+"/queue/rotational") == "1",
-			ReadOnly:   m.text(at+"/ro") == "1",
-			Removable:  m.text(at+"/removable") == "1",
-			Transport:  transport(name),
-		})
-	}
-	return out
-}
-
-// serial is where the drivers put it: NVMe and virtio as a text; SCSI in page 0x80, behind four bytes.
-func (m *Machine) serial(at string) string {
-	if text := m.first(at+"/device/serial", at+"/serial"); text != "" {
-		return text
-	}
-	page, err := fs.ReadFile(m.root, at+"/device/vpd_pg80")
-	if err != nil || len(page) < 4 {
-		return ""
-	}
-	return strings.Trim(string(page[4:]), " \x00")
-}
-
-func (m *Machine) first(names ...string) string {
-	for _, name := range names {
-		if text := m.text(name); text != "" {
-			return text
-		}
-	}
-	return ""
-}
-
-func transport(name string) string {
-	switch {
-	case strings.HasPrefix(name, "nvme"):
-		return "nvme"
-	case strings.HasPrefix(name, "vd"):
-		return "virtio"
-	}
-	return ""
 }

@@ -4,19 +4,100 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/better-compute/metal/adapters/agent/linux"
+	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/adapters/disk/blockdev"
+	"github.com/better-compute/metal/domain/node"
 )
 
 // machine is the machine under the ramdisk: it is this process's own.
 type machine struct {
 	*linux.Machine
-	root fs.FS
-	log  *slog.Logger
+	root    fs.FS
+	modules *modules
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	settled bool
+	kept    []*blockdev.Device
 }
 
-func newMachine(seen *linux.Machine, root fs.FS, log *slog.Logger) *machine {
-	return &machine{Machine: seen, root: root, log: log}
+func newMachine(seen *linux.Machine, root fs.FS, modules *modules, log *slog.Logger) *machine {
+	return &machine{Machine: seen, root: root, modules: modules, log: log}
+}
+
+// Hardware is the inventory, once all devices are there.
+func (m *machine) Hardware(ctx context.Context) (node.Hardware, error) {
+	if _, err := m.devices(ctx); err != nil {
+		return node.Hardware{}, err
+	}
+	return m.Machine.Hardware(ctx)
+}
+
+// Disks lists every disk.
+func (m *machine) Disks(ctx context.Context) (out []disk.Device, err error) {
+	devices, err := m.devices(ctx)
+	for _, d := range devices {
+		out = append(out, d)
+	}
+	return out, err
+}
+
+// devices gives the disks as they are now. One that is still the same stays open.
+func (m *machine) devices(ctx context.Context) ([]*blockdev.Device, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.settled {
+		if err := settle(ctx, func() []disk.Info { return blockdev.Scan(m.root) }); err != nil {
+			return nil, err
+		}
+		m.settled = true
+	}
+	var now []*blockdev.Device
+	for _, i := range blockdev.Scan(m.root) {
+		same := slices.IndexFunc(m.kept, func(d *blockdev.Device) bool { return d.Info() == i })
+		if same >= 0 {
+			now = append(now, m.kept[same])
+		} else {
+			now = append(now, blockdev.Open(i))
+		}
+	}
+	for _, d := range m.kept {
+		if !slices.Contains(now, d) {
+			if err := d.Close(); err != nil {
+				m.log.Warn("a disk that is gone", "disk", d.Info().Path, "error", err)
+			}
+		}
+	}
+	m.kept = now
+	return slices.Clone(now), nil
+}
+
+// Disks are found one after the other, also by controllers that take their time. A list that some are missing from would be
+// taken for the whole.
+const (
+	settleQuiet = 2 * time.Second
+	settleMost  = time.Minute
+	settleLook  = 100 * time.Millisecond
+)
+
+// settle waits until the disks have stayed the same for a while.
+func settle(ctx context.Context, look func() []disk.Info) error {
+	began, since := time.Now(), time.Now()
+	seen := look()
+	for time.Since(since) < settleQuiet && time.Since(began) < settleMost {
+		if !pause(ctx, settleLook) {
+			return ctx.Err()
+		}
+		if now := look(); !slices.Equal(now, seen) {
+			seen, since = now, time.Now()
+		}
+	}
+	return nil
 }
 
 // Reboot restarts the machine at once: there is nothing that has to be ended first.

@@ -1,7 +1,6 @@
 package ramdisk
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -63,23 +62,24 @@ func (h *host) run(version string) error {
 	if err := os.WriteFile("/proc/sys/kernel/panic", []byte("30\n"), 0o600); err != nil {
 		h.log.Warn("a panic of the kernel will not restart the machine", "error", err)
 	}
-	h.loadModules(root)
-	if wrong != nil {
-		return wrong
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer stop()
 	background.Go(func() { reap(ctx) })
+	drivers := h.openModules(root)
+	h.plug(ctx, drivers, root, &background)
+	if wrong != nil {
+		return wrong
+	}
 	background.Go(func() { newNetwork(root, h.log).run(ctx) })
 
 	seen, err := linux.Open(root)
 	if err != nil {
 		return err
 	}
-	life := Life{Settings: settings, Machine: newMachine(seen, root, h.log), Version: version, SetClock: h.setClock, Logger: h.log}
+	life := Life{Settings: settings, Machine: newMachine(seen, root, drivers, h.log), Version: version, SetClock: h.setClock, Logger: h.log}
 	err = life.Run(ctx)
 	if err == nil {
 		err = errors.New("it was told to stop")
@@ -112,23 +112,48 @@ func mountAll() error {
 	return nil
 }
 
-// loadModules loads what the list says, in its order. A driver without its hardware refuses; that is no fault.
-func (h *host) loadModules(root fs.FS) {
-	names := strings.Fields(readText(root, strings.TrimPrefix(h.moduleList, "/")))
-	began := time.Now()
-	loaded := 0
-	for _, name := range names {
-		err := loadModule(name)
-		switch {
-		case err == nil, errors.Is(err, unix.EEXIST):
-			loaded++
-		case errors.Is(err, unix.ENODEV), errors.Is(err, unix.EOPNOTSUPP):
-			h.log.Debug("not for this machine", "module", name)
-		default:
-			h.log.Warn("a module can't be loaded", "module", name, "error", err)
+// loadModules reads the list of modules. A driver without its hardware refuses; that is no fault.
+func (h *host) openModules(root fs.FS) *modules {
+	m := parseModules(readText(root, strings.TrimPrefix(h.moduleList, "/")))
+	m.insert = func(file string) error {
+		if err := loadModule(file); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
 		}
+		return nil
 	}
-	h.log.Info("modules", "loaded", loaded, "of", len(names), "took", time.Since(began).Round(time.Millisecond).String())
+	m.failed = func(name string, err error) {
+		if errors.Is(err, unix.ENODEV) {
+			h.log.Debug("not for this machine", "module", name)
+			return
+		}
+		h.log.Warn("a module can't be loaded", "module", name, "error", err)
+	}
+	return m
+}
+
+// Devices appear for a while: drivers look for them in the background, and bring others.
+const (
+	plugEvery = 100 * time.Millisecond
+	plugQuiet = 5 // looks in which nothing new came
+	plugLate  = time.Second
+	plugUntil = 2 * time.Minute
+)
+
+// plug loads drivers until nothing new comes, and goes on in the background for what is slow.
+func (h *host) plug(ctx context.Context, m *modules, root fs.FS, background *sync.WaitGroup) {
+	began := time.Now()
+	for quiet := 0; quiet < plugQuiet; quiet++ {
+		if m.plug(root) {
+			quiet = 0
+		}
+		pause(ctx, plugEvery)
+	}
+	h.log.Info("modules", "loaded", m.count(), "took", time.Since(began).Round(time.Millisecond).String())
+	background.Go(func() {
+		for time.Since(began) < plugUntil && pause(ctx, plugLate) {
+			m.plug(root)
+		}
+	})
 }
 
 func loadModule(name string) error {
@@ -200,12 +225,4 @@ func openConsoles(root fs.FS) io.Writer {
 		return os.Stderr
 	}
 	return out
-}
-
-func readText(root fs.FS, name string) string {
-	b, err := fs.ReadFile(root, name)
-	if err != nil {
-		return ""
-	}
-	return string(bytes.TrimSpace(b))
 }

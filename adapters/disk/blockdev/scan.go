@@ -1,0 +1,155 @@
+// Package blockdev is the block devices of a Linux machine as disks: what /sys tells of them, and what they can do beside
+// reading and writing, by the kernel's ioctls.
+package blockdev
+
+import (
+	"io/fs"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/domain/node"
+)
+
+// notDisks are block devices that are made of others, or of memory.
+var notDisks = regexp.MustCompile(`^(loop|ram|zram|dm-|md|nbd|rbd|drbd|fd|bcache)[0-9]`)
+
+// hidden are parts of a device that only look like disks of their own.
+var hidden = regexp.MustCompile(`boot[0-9]+$|rpmb$`)
+
+// Scan tells of every disk below sys/block of a file system. Nothing is opened.
+func Scan(root fs.FS) (out []disk.Info) {
+	s := sysfs{root}
+	for _, name := range s.names("sys/block") {
+		at := path.Join("sys/block", name)
+		if notDisks.MatchString(name) || hidden.MatchString(name) || s.text(at+"/hidden") == "1" || !s.exists(at+"/device") {
+			continue
+		}
+		out = append(out, s.info(name, at))
+	}
+	return out
+}
+
+func (s sysfs) info(name, at string) disk.Info {
+	const sector = 512 // whatever the device's own are
+	transport, remote := s.transport(name, at)
+	return disk.Info{
+		Disk: node.Disk{
+			Path: "/dev/" + name, Model: s.first(at+"/device/model", at+"/device/name"), Serial: s.serial(at),
+			Bytes: s.number(at+"/size") * sector, WWN: s.first(at+"/wwid", at+"/device/wwid"),
+		},
+		Rotational: s.text(at+"/queue/rotational") == "1",
+		ReadOnly:   s.text(at+"/ro") == "1",
+		Removable:  s.text(at+"/removable") == "1" || transport == "usb",
+		Remote:     remote,
+		Transport:  transport,
+	}
+}
+
+// sysfs is what the kernel tells in files.
+type sysfs struct{ root fs.FS }
+
+// text is a small file's, without blanks at its ends; empty where it can't be read.
+func (s sysfs) text(name string) string {
+	b, err := fs.ReadFile(s.root, name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (s sysfs) number(name string) int64 {
+	n, err := strconv.ParseInt(s.text(name), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (s sysfs) first(names ...string) string {
+	for _, name := range names {
+		if text := s.text(name); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func (s sysfs) exists(name string) bool {
+	_, err := fs.Stat(s.root, name)
+	return err == nil
+}
+
+func (s sysfs) names(directory string) (out []string) {
+	entries, err := fs.ReadDir(s.root, directory)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+// serial is where the drivers put it: NVMe and virtio as a text; SCSI in page 0x80, behind four bytes.
+func (s sysfs) serial(at string) string {
+	if text := s.first(at+"/device/serial", at+"/serial"); text != "" {
+		return text
+	}
+	page, err := fs.ReadFile(s.root, at+"/device/vpd_pg80")
+	if err != nil || len(page) < 4 {
+		return ""
+	}
+	return strings.Trim(string(page[4:]), " \x00")
+}
+
+// ways tell by a part of a device's place among all devices how it is reached. The first that fits counts: a USB disk may
+// speak SCSI, and a SCSI disk may be on a network.
+var ways = []struct {
+	part   *regexp.Regexp
+	name   string
+	remote bool
+}{
+	{regexp.MustCompile(`/usb[0-9]`), "usb", false},
+	{regexp.MustCompile(`/session[0-9]`), "iscsi", true},
+	{regexp.MustCompile(`/rport-[0-9]`), "fc", true},
+	{regexp.MustCompile(`/ata[0-9]`), "sata", false},
+	{regexp.MustCompile(`/end_device-[0-9]`), "sas", false},
+	{regexp.MustCompile(`/virtio[0-9]`), "virtio", false},
+	{regexp.MustCompile(`/mmc[0-9]`), "mmc", false},
+	{regexp.MustCompile(`/host[0-9]`), "scsi", false},
+}
+
+// transport is how a disk is reached, and whether that is over a network.
+func (s sysfs) transport(name, at string) (transport string, remote bool) {
+	if strings.HasPrefix(name, "nvme") {
+		over := s.nvmeOver(at)
+		return "nvme", over != "" && over != "pcie"
+	}
+	if place, err := fs.ReadLink(s.root, at); err == nil {
+		for _, w := range ways {
+			if w.part.MatchString("/" + place) {
+				return w.name, w.remote
+			}
+		}
+	}
+	if strings.HasPrefix(name, "vd") {
+		return "virtio", false
+	}
+	return "", false
+}
+
+// nvmeOver is what an NVMe controller hangs on. With several paths the device is a subsystem, and the controllers are below.
+func (s sysfs) nvmeOver(at string) string {
+	if text := s.text(at + "/device/transport"); text != "" {
+		return text
+	}
+	for _, name := range s.names(at + "/device") {
+		if text := s.text(path.Join(at, "device", name, "transport")); strings.HasPrefix(name, "nvme") && text != "" {
+			return text
+		}
+	}
+	return ""
+}
