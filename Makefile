@@ -57,8 +57,12 @@ test-race: ## the tests with the race detector
 lab-assets: ## fetch QEMU, firmware and a kernel for the machine lab into .cache/lab (Debian packages; nothing is installed)
 	@test/machine/assets/fetch.sh .cache/lab
 
+.PHONY: test-netns
+test-netns: ## network boot on a network of namespaces, with a real DHCP client (needs root and iproute2)
+	$(GO) test -tags netns -count=1 ./test/netns/...
+
 .PHONY: test-machine
-test-machine: setup lab-assets ## the product against real machines in QEMU
+test-machine: setup test-netns lab-assets ## the product against real machines in QEMU
 	$(GO) test -tags qemu -count=1 -timeout 30m ./test/machine/...
 
 .PHONY: vet

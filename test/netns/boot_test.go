@@ -29,7 +29,7 @@ import (
 
 const bootURL = "http://" + siteAddress + ":8081"
 
-var programs = map[string][]byte{
+var images = map[string][]byte{
 	"undionly.kpxe": bytes.Repeat([]byte("bios"), 20_000), "snponly.efi": bytes.Repeat([]byte("uefi"), 50_000),
 	"arm64-efi/snponly.efi": bytes.Repeat([]byte("arm64"), 40_000),
 }
@@ -37,7 +37,7 @@ var programs = map[string][]byte{
 func loaders(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, data := range programs {
+	for name, data := range images {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func TestProxyBesideADHCPServer(t *testing.T) {
 		if !p.YourIPAddr.IsUnspecified() || p.ClassIdentifier() != "PXEClient" || p.BootFileName != name {
 			t.Fatalf("%s: %s", arch, p.Summary())
 		}
-		if got := m.tftp(p.ServerIPAddr.String(), p.BootFileName); !bytes.Equal(got, programs[name]) {
+		if got := m.tftp(p.ServerIPAddr.String(), p.BootFileName); !bytes.Equal(got, images[name]) {
 			t.Errorf("%s: %d bytes", arch, len(got))
 		}
 		if ack := m.ask4011(arch, lease.ACK.YourIPAddr); ack.BootFileName != name || ack.MessageType() != dhcpv4.MessageTypeAck {
@@ -180,7 +180,7 @@ func TestProxyBesideADHCPServer(t *testing.T) {
 	}
 	for arch, name := range map[iana.Arch]string{iana.EFI_X86_64_HTTP: "snponly.efi", iana.EFI_ARM64_HTTP: "arm64-efi/snponly.efi"} {
 		p := m.discover(siteAddress, firmware(arch, "HTTPClient")...)
-		if got := m.get(p.BootFileNameOption()); p.ClassIdentifier() != "HTTPClient" || !bytes.Equal(got, programs[name]) {
+		if got := m.get(p.BootFileNameOption()); p.ClassIdentifier() != "HTTPClient" || !bytes.Equal(got, images[name]) {
 			t.Errorf("%s: %d bytes: %s", arch, len(got), p.Summary())
 		}
 	}
@@ -305,7 +305,7 @@ func TestDHCPServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.in("machine", "address", "add", lease.ACK.YourIPAddr.String()+"/24", "dev", link)
-	if got := m.tftp(siteAddress, "undionly.kpxe"); !bytes.Equal(got, programs["undionly.kpxe"]) {
+	if got := m.tftp(siteAddress, "undionly.kpxe"); !bytes.Equal(got, images["undionly.kpxe"]) {
 		t.Errorf("%d bytes", len(got))
 	}
 	open.stop()

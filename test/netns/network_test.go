@@ -26,6 +26,40 @@ const (
 	link        = "net0" // as the interface is called in each namespace
 )
 
+// programs is where bcd is built to: others than root can reach it too.
+var programs string
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	if programs, err = os.MkdirTemp("", "metal-netns-"); err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(programs) //nolint:errcheck // it is the system's directory for such things
+	if err := os.Chmod(programs, 0o755); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// built builds bcd once.
+var built = sync.OnceValues(func() (string, error) {
+	bcd := filepath.Join(programs, "bcd")
+	build := exec.Command("go", "build", "-o", bcd, "./cmd/bcd") // without the context of the test that happens to be first
+	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return bcd, nil
+})
+
 // network is a switch with three namespaces on it: the site agent, the DHCP server, a machine.
 type network struct {
 	t      *testing.T
@@ -38,12 +72,11 @@ func newNetwork(t *testing.T) *network {
 	if os.Geteuid() != 0 {
 		t.Fatal("network namespaces need root: run it as root")
 	}
-	n := &network{t: t, prefix: fmt.Sprintf("metal-test-%d-", os.Getpid()), bcd: filepath.Join(readable(t), "bcd")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", n.bcd, "./cmd/bcd")
-	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("bcd is not built: %v\n%s", err, out)
+	bcd, err := built()
+	if err != nil {
+		t.Fatalf("bcd is not built: %v", err)
 	}
+	n := &network{t: t, prefix: fmt.Sprintf("metal-test-%d-", os.Getpid()), bcd: bcd}
 	n.ip("netns", "add", n.name("switch"))
 	t.Cleanup(func() { n.ip("netns", "del", n.name("switch")) })
 	n.in("switch", "link", "add", "br0", "type", "bridge")
