@@ -1,0 +1,146 @@
+package blockdev_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/adapters/disk/blockdev"
+	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/node"
+)
+
+// file is a disk whose bytes are in a file. Its size is no multiple of a page.
+func file(t *testing.T, size int64) *blockdev.Device {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(name, bytes.Repeat([]byte{0xa5}, int(size)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := blockdev.Open(disk.Info{Disk: node.Disk{Path: name, Bytes: size}})
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func TestReadAndWrite(t *testing.T) {
+	const size = 3<<20 + 512
+	d := file(t, size)
+	for _, at := range []int64{0, 1, 511, 4095, 1<<20 - 3, size - 7} {
+		want := []byte("written")
+		if n, err := d.WriteAt(want, at); n != len(want) || err != nil {
+			t.Fatal(at, n, err)
+		}
+		got := make([]byte, len(want))
+		if n, err := d.ReadAt(got, at); n != len(want) || err != nil || !bytes.Equal(got, want) {
+			t.Errorf("at %d: %q, %d, %v", at, got, n, err)
+		}
+	}
+	if err := d.Sync(t.Context()); err != nil {
+		t.Error(err)
+	}
+	whole := make([]byte, size+100)
+	if n, err := d.ReadAt(whole, 0); n != size || !errors.Is(err, io.EOF) || whole[size-8] != 0xa5 {
+		t.Errorf("all of it: %d, %v", n, err)
+	}
+	if n, err := d.ReadAt(whole[:1], size); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("behind the end: %d, %v", n, err)
+	}
+	if n, err := d.WriteAt(make([]byte, 10), size-4); n != 4 || !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("over the end: %d, %v", n, err)
+	}
+	if info, err := os.Stat(d.Info().Path); err != nil || info.Size() != size {
+		t.Errorf("it has grown: %v, %v", info, err)
+	}
+}
+
+// A disk that can do nothing by itself is wiped all the same, but never more weakly than asked.
+func TestWipeOfWhatCanOnlyReadAndWrite(t *testing.T) {
+	quiet := func(float64, string) {}
+	for method, done := range map[node.WipeMethod]bool{node.WipeQuick: true, node.WipeSecureErase: true, node.WipeCryptoErase: false} {
+		d := file(t, 20<<20)
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, method, 1, quiet)
+		if err != nil || got[0].ReadBack != done || (got[0].Reason == "") != done {
+			t.Errorf("%s: %+v, %v", method, got, err)
+		}
+		content, err := os.ReadFile(d.Info().Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if method == node.WipeSecureErase && !bytes.Equal(content, make([]byte, len(content))) {
+			t.Error("the overwrite has left something")
+		}
+	}
+}
+
+func TestBurnADisk(t *testing.T) {
+	parts, err := disk.Burn(t.Context(), []disk.Device{file(t, 2<<20)}, agentcommand.Burnin{}, 7, func(float64, string) {})
+	if err != nil || len(parts) != 1 || parts[0].Errors != 0 || parts[0].Bytes != 2<<20 {
+		t.Errorf("got %+v, %v", parts, err)
+	}
+}
+
+func TestADiskThatIsNotThere(t *testing.T) {
+	d := blockdev.Open(disk.Info{Disk: node.Disk{Path: filepath.Join(t.TempDir(), "gone"), Bytes: 4096}, Transport: "sata"})
+	if _, err := d.ReadAt(make([]byte, 1), 0); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("read: %v", err)
+	}
+	if err := d.SecureErase(t.Context(), nil); err == nil || errors.Is(err, disk.ErrUnsupported) {
+		t.Errorf("erase: %v", err)
+	}
+	if err := d.Resume(t.Context()); err == nil {
+		t.Error("resume says nothing")
+	}
+}
+
+func TestScan(t *testing.T) {
+	root := fstest.MapFS{}
+	put := func(name, text string) { root[name] = &fstest.MapFile{Data: []byte(text)} }
+	link := func(name, to string) {
+		root["sys/block/"+name] = &fstest.MapFile{Data: []byte("../devices/" + to + "/block/" + name), Mode: os.ModeSymlink}
+		put("sys/devices/"+to+"/block/"+name+"/size", "8\n")
+		put("sys/devices/"+to+"/block/"+name+"/device/model", " M "+name+"\n")
+	}
+	link("sda", "pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0")
+	link("sdb", "pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/host1/target1:0:0/1:0:0:0")
+	link("sdc", "platform/host2/session1/target2:0:0/2:0:0:0")
+	link("sdd", "pci0000:00/0000:03:00.0/host3/rport-3:0-0/target3:0:0/3:0:0:0")
+	link("sde", "pci0000:00/0000:04:00.0/host4/port-4:0/end_device-4:0/target4:0:0/4:0:0:0")
+	link("sdf", "pci0000:00/0000:05:00.0/host5/target5:2:0/5:2:0:0")
+	link("vda", "pci0000:00/0000:06:00.0/virtio2")
+	link("nvme0n1", "pci0000:00/0000:07:00.0/nvme/nvme0")
+	link("nvme1n1", "virtual/nvme-subsystem/nvme-subsys1")
+	put("sys/devices/pci0000:00/0000:07:00.0/nvme/nvme0/block/nvme0n1/device/transport", "pcie\n")
+	put("sys/devices/virtual/nvme-subsystem/nvme-subsys1/block/nvme1n1/device/nvme1/transport", "tcp\n")
+	for _, name := range []string{"loop0", "ram0", "zram0", "dm-0", "md0", "mmcblk0boot0", "bcache0"} {
+		put("sys/block/"+name+"/size", "8\n")
+		put("sys/block/"+name+"/device/x", "")
+	}
+	type told struct {
+		Transport, Reason string
+	}
+	got := map[string]told{}
+	for _, i := range blockdev.Scan(root) {
+		if i.Model != "M "+filepath.Base(i.Path) || i.Bytes != 4096 {
+			t.Errorf("got %+v", i)
+		}
+		got[i.Path] = told{i.Transport, i.Reported()}
+	}
+	const network = "it is on a network, where other machines may use it"
+	if diff := cmp.Diff(map[string]told{
+		"/dev/sda": {"sata", ""}, "/dev/sdb": {"usb", "it is removable"}, "/dev/sdc": {"iscsi", network}, "/dev/sdd": {"fc", network},
+		"/dev/sde": {"sas", ""}, "/dev/sdf": {"scsi", ""}, "/dev/vda": {"virtio", ""}, "/dev/nvme0n1": {"nvme", ""}, "/dev/nvme1n1": {"nvme", network},
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+}
