@@ -368,3 +368,16 @@ func TestManyStepsTakeSeveralAppends(t *testing.T) {
 		}
 	}
 }
+
+// A failure that no retry can help spends the retries: a controller locks an account after a few rejected logins.
+func TestAFinalFailureIsNotRetried(t *testing.T) {
+	a := agentStep("a")
+	a.Retries = 3
+	r := begin(t, a).advance().do(workflow.Wait{Step: "a", Attempt: 1, AgentCommand: agentCommand(1)})
+	r.do(workflow.Settle{Tick: r.tick(), Step: "a", Attempt: 1, Error: &workflow.Failure{
+		Code: "DRIVER_ERROR", Message: "the login was rejected", Final: true,
+	}}).is(workflow.Failed, "a=failed")
+	if !r.state.Error.Final {
+		t.Errorf("got %+v", r.state.Error)
+	}
+}

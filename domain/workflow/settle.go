@@ -56,10 +56,10 @@ func attemptInFlight(s State, step string, attempt int) (*Step, error) {
 	return st, nil
 }
 
-// faulted gives the step another attempt where it has one left; else it failed for good.
+// faulted gives the step another attempt where it has one left and one can help; else it failed for good.
 func faulted(s State, st Step, f Failure, t Tick) Event {
 	f = clean(f)
-	if st.Tried <= st.Retries {
+	if st.Tried <= st.Retries && !f.Final {
 		return StepRetries{
 			Ref: s.Ref, Step: st.ID, Attempt: st.Attempt + 1, NotBefore: t.Now.Add(spread(st.RetryDelay, t.Jitter)), Error: f,
 		}

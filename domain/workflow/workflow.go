@@ -121,6 +121,7 @@ type Failure struct {
 	Message string          `json:"message"` // bounded and scrubbed
 	Details json.RawMessage `json:"details,omitempty"`
 	Rescue  bool            `json:"rescue,omitempty"`
+	Final   bool            `json:"final,omitempty"` // no retry can help: the attempts that are left are not used
 }
 
 // Boot is the boot of an agent that a rejoin must differ from.

@@ -3,9 +3,13 @@ package steps
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/profile"
 )
@@ -47,6 +51,9 @@ func inspectOutOfBand(ctx context.Context, c *Context, _ None) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.isDeclared(found.Hardware); err != nil {
+		return nil, err
+	}
 	result := summary(found.Hardware)
 	result.Notes, result.Sources = found.Notes, found.Sources
 	return result, c.record(ctx, node.OutOfBand, found.Hardware)
@@ -56,6 +63,9 @@ func inspectedInBand(ctx context.Context, c *Context, _ None, done Awaited) (any
 	var found node.Hardware
 	if err := json.Unmarshal(done.Result, &found); err != nil {
 		return nil, badAnswer(err, "inspect.hardware")
+	}
+	if err := c.isDeclared(found); err != nil {
+		return nil, err
 	}
 	return summary(found), c.record(ctx, node.InBand, found)
 }
@@ -72,4 +82,26 @@ func summary(h node.Hardware) inspected {
 		Manufacturer: h.Manufacturer, Product: h.Product, Cores: h.Cores, MemoryBytes: h.MemoryBytes,
 		Disks: len(h.Disks), NICs: len(h.NICs), Devices: len(h.Devices),
 	}
+}
+
+// isDeclared refuses a machine that has none of the MACs that the operator gave for it: the address of the controller is
+// another's, and what follows would wipe the wrong disks. An inventory without any MAC says nothing.
+func (c *Context) isDeclared(found node.Hardware) error {
+	has := map[string]bool{}
+	for _, nic := range found.NICs {
+		if nic.MAC != "" {
+			has[strings.ToLower(nic.MAC)] = true
+		}
+	}
+	if len(has) == 0 || len(c.Node.MACs) == 0 {
+		return nil
+	}
+	for _, mac := range c.Node.MACs {
+		if has[strings.ToLower(mac)] {
+			return nil
+		}
+	}
+	return fault.New(fault.DriverError, "the machine behind the BMC has none of the node's MACs").
+		WithDetail("reason", "other-machine").WithDetail("macs", c.Node.MACs).WithDetail("found", slices.Sorted(maps.Keys(has))).
+		WithRemedy("check the BMC's address and the MACs; abandon the node and enroll the machine with what is right")
 }

@@ -289,3 +289,28 @@ func TestRevoke(t *testing.T) {
 		t.Errorf("revoked for %q", w.revoked)
 	}
 }
+
+// A mistyped address of a BMC must not have another machine wiped.
+func TestAMachineWithOtherMACsIsHeld(t *testing.T) {
+	w := newWorld(t)
+	other := `{"hardware":{"nics":[{"mac":"02:00:00:00:00:99"}]}}`
+	w.answer = func(agentcommand.State) (agentcommand.Status, any) {
+		return agentcommand.Succeeded, agentcommand.Invoked{Result: json.RawMessage(other)}
+	}
+	_, err := w.run("inspect.outOfBand", ``)
+	wants(t, "out of band", err, fault.DriverError, "other-machine")
+	if !steps.Final(err) || w.node.Hardware.OutOfBand != nil {
+		t.Errorf("final: %v, recorded: %+v", steps.Final(err), w.node.Hardware.OutOfBand)
+	}
+	w.says(`{"nics":[{"mac":"02:00:00:00:00:99"}]}`)
+	_, err = w.run("inspect.hardware", ``)
+	wants(t, "in band", err, fault.DriverError, "other-machine")
+
+	w.says(`{"nics":[{"mac":"02:00:00:00:00:99"},{"mac":"B8:CE:F6:00:00:01"}]}`)
+	_, err = w.run("inspect.hardware", ``)
+	wants(t, "one of them", err, "", "")
+	w.node.MACs = nil
+	w.says(`{"nics":[{"mac":"02:00:00:00:00:99"}]}`)
+	_, err = w.run("inspect.hardware", ``)
+	wants(t, "none declared", err, "", "")
+}

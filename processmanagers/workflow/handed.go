@@ -167,7 +167,7 @@ func (h *handed) failure(err error) *workflow.Failure {
 	if !errors.As(err, &known) {
 		return &workflow.Failure{Code: string(fault.Internal), Message: h.scrub(err.Error())}
 	}
-	f := &workflow.Failure{Code: string(known.Code), Message: h.scrub(known.Message)}
+	f := &workflow.Failure{Code: string(known.Code), Message: h.scrub(known.Message), Final: steps.Final(err)}
 	for _, issue := range known.Issues {
 		f.Message += h.scrub("; " + issue.Path + ": " + issue.Message)
 	}

@@ -17,7 +17,7 @@ import (
 // remedies says what to do next, per reason.
 var remedies = map[bmc.Reason]string{
 	bmc.CredentialsRejected:    "correct the BMC's credentials; further attempts are held back so that the account is not locked",
-	bmc.CertificateChanged:     "find out why the certificate changed, then enroll its new fingerprint",
+	bmc.CertificateChanged:     "find out why the certificate changed; if it was renewed, trust the new one: metalctl trust-bmc",
 	bmc.CertificateUntrusted:   "give the CA that signed it, pin its fingerprint, or choose the TLS mode insecure",
 	bmc.AmbiguousSystem:        "name the system by its id, UUID or serial number",
 	bmc.SystemNotFound:         "name one of the systems in the details",
@@ -109,7 +109,7 @@ func (c *conn) lost(ctx context.Context, r request, err error) error {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &pin):
-		return broken(bmc.CertificateChanged, "the controller's certificate is not the pinned one").
+		return broken(bmc.CertificateChanged, "the controller's certificate is not the pinned one; it is now "+pin.got).
 			WithDetail("wanted", pin.want).WithDetail("found", pin.got)
 	case untrusted(err):
 		return broken(bmc.CertificateUntrusted, "the controller's certificate is not trusted")
