@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pin/tftp/v3"
+	"github.com/spf13/pflag"
+
+	"github.com/better-compute/metal/adapters/netboot"
+)
+
+// Each part of network boot says what it needs, and nothing is taken that would have no effect.
+func TestBootOptions(t *testing.T) {
+	dir := t.TempDir()
+	const listen, at = "--boot-listen=127.0.0.1:8081", "--boot-url=http://127.0.0.1:8081"
+	ranged := []string{listen, at, "--dhcp=server", "--dhcp-interface=eth1"}
+	for _, test := range []struct {
+		args []string
+		want string // the options that are complained of
+	}{
+		{nil, ""},
+		{[]string{listen, at, "--boot-files=" + dir}, ""},
+		{[]string{listen, at, "--dhcp=proxy", "--dhcp-interface=eth1", "--dhcp-unknown", "--dhcp-no-ipv6"}, ""},
+		{[]string{listen, at, "--dhcp=proxy", "--dhcp-interface=eth1", "--tftp=10.0.0.2:69", "--ipxe-dir=" + dir}, ""},
+		{append(ranged, "--dhcp-range=10.0.0.100-10.0.0.200", "--dhcp-router=10.0.0.1", "--dhcp-dns=10.0.0.1,10.0.0.2"), ""},
+		{[]string{listen, at, "--cache-dir=" + dir, "--cache-from=https://images.example/,http://10.0.0.9/x", "--cache-bytes=2T"}, ""},
+		{[]string{"--boot-url=http://x"}, "boot-listen"},
+		{[]string{"--dhcp=proxy", "--dhcp-interface=eth1"}, "boot-listen"},
+		{[]string{"--tftp=127.0.0.1:1069", "--ipxe-dir=" + dir}, "boot-listen"},
+		{[]string{"--cache-dir=" + dir, "--cache-from=https://x"}, "boot-listen"},
+		{[]string{listen, at, "--dhcp=yes"}, "dhcp"},
+		{[]string{listen, at, "--dhcp=proxy"}, "dhcp-interface"},
+		{[]string{listen, at, "--dhcp-unknown"}, "dhcp"},
+		{[]string{listen, at, "--dhcp-range=10.0.0.100-10.0.0.200"}, "dhcp"},
+		{[]string{listen, at, "--dhcp=proxy", "--dhcp-interface=eth1", "--dhcp-dns=10.0.0.1"}, "dhcp"},
+		{ranged, "dhcp-range"},
+		{append(ranged, "--dhcp-range=10.0.0.200-10.0.0.100"), "dhcp-range"},
+		{append(ranged, "--dhcp-range=10.0.0.100-10.0.0.200", "--dhcp-router=x", "--dhcp-dns=::1", "--dhcp-lease=1s"), "dhcp-dns dhcp-lease dhcp-router"},
+		{[]string{listen, at, "--tftp=10.0.0.2:69"}, "ipxe-dir"},
+		{[]string{listen, at, "--tftp=:69", "--ipxe-dir=" + dir}, "tftp"},
+		{[]string{listen, at, "--dhcp=proxy", "--dhcp-interface=eth1", "--tftp=10.0.0.2:1069", "--ipxe-dir=" + dir}, "tftp"},
+		{[]string{listen, at, "--ipxe-dir=" + filepath.Join(dir, "none")}, "ipxe-dir"},
+		{[]string{listen, at, "--cache-dir=" + dir}, "cache-from"},
+		{[]string{listen, at, "--cache-from=https://x"}, "cache-dir"},
+		{[]string{listen, at, "--cache-dir=" + dir, "--cache-from=https://u:p@x", "--cache-bytes=1K"}, "cache-bytes cache-from"},
+		{[]string{listen, at, "--boot-transfers=0"}, "boot-transfers"},
+	} {
+		var c bootConfig
+		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		c.bind(flags)
+		if err := flags.Parse(test.args); err != nil {
+			t.Errorf("%v: %v", test.args, err)
+			continue
+		}
+		w := &issues{}
+		c.check(w)
+		var got []string
+		for _, i := range w.found {
+			got = append(got, strings.TrimPrefix(i.Path, "--"))
+		}
+		if listed := strings.ReplaceAll(listed(got), ",", ""); listed != test.want {
+			t.Errorf("%v: %q, not %q: %v", test.args, listed, test.want, w.err())
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]size{"0": 0, "1": 1, "10K": 10 << 10, "500M": 500 << 20, "50G": 50 << 30, "2T": 2 << 40, "1025": 1025} {
+		var s size
+		if err := s.Set(text); err != nil || s != want || s.String() != text {
+			t.Errorf("%s: %d, %s, %v", text, s, s.String(), err)
+		}
+	}
+	for _, text := range []string{"", "G", "-1", "1.5G", "1GB", "5000000T", "1 G", "K1", "99999999999999999999"} {
+		var s size
+		if err := s.Set(text); err == nil {
+			t.Errorf("%q: %d", text, s)
+		}
+	}
+}
+
+// What can't work is told at the start, and leaves nothing open.
+func TestBootThatCannotStart(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("a-token\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"no interface": {"--dhcp", "proxy", "--dhcp-interface", "no-such0"},
+		"cache":        {"--cache-dir", token, "--cache-from", "https://images.example/"},
+	} {
+		code, _, errs := bcd(t.Context(), append([]string{
+			"site", "--gateway", "https://127.0.0.1:1", "--ca-sha256", strings.Repeat("a", 64), "--state-dir", t.TempDir(),
+			"--token-file", token, "--boot-listen", "127.0.0.1:0", "--boot-url", "http://127.0.0.1:1",
+		}, args...)...)
+		if code != exitBadConfig || !strings.Contains(errs, name) {
+			t.Errorf("%s: %d, %s", name, code, errs)
+		}
+	}
+}
+
+// A site agent with every part that needs no root: TFTP, iPXE by HTTP, and images through the cache.
+func TestASiteAgentServesNetworkBoot(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	dir := t.TempDir()
+	program, image := bytes.Repeat([]byte("iPXE"), 1000), bytes.Repeat([]byte("image"), 1000)
+	token := filepath.Join(t.TempDir(), "token")
+	for path, data := range map[string][]byte{token: []byte("a-token\n"), filepath.Join(dir, "snponly.efi"): program} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(image) }))
+	defer store.Close()
+	boot, files := free(t), freeUDP(t)
+	ended := make(chan int, 1)
+	go func() {
+		code, _, _ := bcd(ctx, "site", "--gateway", "https://"+free(t), "--ca-sha256", strings.Repeat("a", 64), "--state-dir", t.TempDir(),
+			"--token-file", token, "--log-level", "error", "--boot-listen", boot, "--boot-url", "http://"+boot, "--ipxe-dir", dir, "--tftp", files,
+			"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-from", store.URL, "--boot-rate", "100M")
+		ended <- code
+	}()
+	sum := sha256.Sum256(image)
+	for where, want := range map[string][]byte{
+		"http://" + boot + "/ipxe/snponly.efi":                                                     program,
+		netboot.ImageURL("http://"+boot, "sha256:"+hex.EncodeToString(sum[:]), store.URL+"/a.raw"): image,
+	} {
+		if got := fetched(t, where); !bytes.Equal(got, want) {
+			t.Errorf("%s: %.100q", where, got)
+		}
+	}
+	client, err := tftp.NewClient(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := client.Receive("snponly.efi", "octet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if _, err := from.WriteTo(&got); err != nil || !bytes.Equal(got.Bytes(), program) {
+		t.Errorf("by TFTP: %d bytes, %v", got.Len(), err)
+	}
+	cancel()
+	select {
+	case code := <-ended:
+		if code != 0 {
+			t.Errorf("exit %d", code)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it does not end")
+	}
+}
+
+// fetched asks until the program serves.
+func fetched(t *testing.T, url string) []byte {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		answer, err := client.Get(url)
+		if err != nil {
+			if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+			continue
+		}
+		b, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %v: %s", url, answer.Status, err, b)
+		}
+		return b
+	}
+}
+
+// freeUDP finds an address of UDP that nobody listens on.
+func freeUDP(t *testing.T) string {
+	t.Helper()
+	c, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	return c.LocalAddr().String()
+}
