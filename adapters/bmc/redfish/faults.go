@@ -109,7 +109,7 @@ func (c *conn) lost(ctx context.Context, r request, err error) error {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &pin):
-		return broken(bmc.CertificateChanged, "the controller's certificate is not the pinned one; it is now "+pin.got).
+		return broken(bmc.CertificateChanged, "the controller's certificate is not the pinned one; it is now %s", pin.got).
 			WithDetail("wanted", pin.want).WithDetail("found", pin.got)
 	case untrusted(err):
 		return broken(bmc.CertificateUntrusted, "the controller's certificate is not trusted")
