@@ -17,6 +17,7 @@ import (
 const (
 	KernelFile    = "vmlinuz"
 	InitramfsFile = "initramfs"
+	UnifiedFile   = "ramdisk.efi"
 )
 
 // Source says where kernel and modules come from: packages, or a kernel and a directory of modules.
@@ -26,6 +27,12 @@ type Source struct {
 	Modules  string   // directory with the modules of the kernel
 }
 
+// Firmware says how an image is made that UEFI firmware starts by itself.
+type Firmware struct {
+	Stub      string // file, such as linuxx64.efi.stub; empty: no image is made
+	Arguments string // of the kernel
+}
+
 // File is one file that was written.
 type File struct {
 	Path   string `json:"path"`
@@ -33,8 +40,9 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Build writes kernel and initramfs into the directory out, which it makes. The Modules of r are the source's.
-func Build(from Source, r Ramdisk, out string) (files []File, built Built, err error) {
+// Build writes kernel and initramfs into the directory out, which it makes, and an image of both where there is a stub for one.
+// The Modules of r are the source's.
+func Build(from Source, r Ramdisk, firmware Firmware, out string) (files []File, built Built, err error) {
 	if len(from.Packages) > 0 {
 		directory, err := os.MkdirTemp("", "ramdisk-")
 		if err != nil {
@@ -60,7 +68,13 @@ func Build(from Source, r Ramdisk, out string) (files []File, built Built, err e
 	if err != nil {
 		return nil, built, err
 	}
-	return []File{kernel, initramfs}, built, nil
+	if files = []File{kernel, initramfs}; firmware.Stub == "" {
+		return files, built, nil
+	}
+	unified, err := put(filepath.Join(out, UnifiedFile), func(w io.Writer) error {
+		return unify(w, firmware, kernel.Path, initramfs.Path)
+	})
+	return append(files, unified), built, err
 }
 
 // unpack puts all packages into one directory, and finds the kernel there.
@@ -131,5 +145,22 @@ func copyFile(to io.Writer, name string) error {
 	}
 	defer from.Close() //nolint:errcheck // it was read
 	_, err = io.Copy(to, from)
+	return err
+}
+
+func unify(to io.Writer, firmware Firmware, kernel, initramfs string) error {
+	var parts [3][]byte
+	for i, name := range []string{firmware.Stub, kernel, initramfs} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return fault.Wrap(err, fault.InvalidInput, "a part of the image can't be read: %v", err)
+		}
+		parts[i] = data
+	}
+	image, err := Unified(parts[0], parts[1], parts[2], firmware.Arguments)
+	if err != nil {
+		return err
+	}
+	_, err = to.Write(image)
 	return err
 }

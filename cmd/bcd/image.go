@@ -33,6 +33,7 @@ type ramdiskConfig struct {
 	names        []string
 	certificates string
 	compress     bool
+	firmware     bootimage.Firmware
 }
 
 func (c *ramdiskConfig) bind(flags *pflag.FlagSet) {
@@ -43,6 +44,8 @@ func (c *ramdiskConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.agent, "agent", "", "the bcd of the ramdisk, linked statically (default: this program)")
 	flags.StringSliceVar(&c.names, "module", nil, "modules to take instead of the usual ones; what they need comes by itself")
 	flags.StringVar(&c.certificates, "ca-certificates", "", "PEM file of whom the ramdisk trusts where it fetches images over HTTPS")
+	flags.StringVar(&c.firmware.Stub, "stub", "", "systemd's stub, such as /usr/lib/systemd/boot/efi/linuxx64.efi.stub: makes ramdisk.efi too")
+	flags.StringVar(&c.firmware.Arguments, "arguments", "", "the kernel's arguments in ramdisk.efi")
 	flags.BoolVar(&c.compress, "compress", false, "compress the initramfs with zstd; the kernel has to know it (5.9 and later)")
 }
 
@@ -60,6 +63,9 @@ func (c *ramdiskConfig) check(w *issues) {
 	}
 	if c.out == "" {
 		w.option("out", "needed")
+	}
+	if c.firmware.Arguments != "" && c.firmware.Stub == "" {
+		w.option("stub", "needed with --arguments")
 	}
 }
 
@@ -94,7 +100,8 @@ func buildRamdiskCommand() *cobra.Command {
 		Short: "Make kernel and initramfs of the ramdisk from a distribution's kernel package",
 		Long: `build-ramdisk writes vmlinuz and initramfs into --out: the kernel of a distribution's package, and an archive with this program
 as the first process and the modules that servers need; each is loaded where its device is. The same inputs give the same
-bytes. Serve the two from the site agent's --boot-files.
+bytes. Serve the two from the site agent's --boot-files. With --stub there is also ramdisk.efi, one image with all of it that
+UEFI firmware starts by itself.
 
 A metapackage such as linux-image-amd64 only names the package with the kernel; that one is needed.
 ` + exitStatus,
@@ -109,7 +116,7 @@ A metapackage such as linux-image-amd64 only names the package with the kernel; 
 			if err := w.err(); err != nil {
 				return err
 			}
-			files, built, err := bootimage.Build(c.source, r, c.out)
+			files, built, err := bootimage.Build(c.source, r, c.firmware, c.out)
 			if err != nil {
 				return known(err)
 			}
