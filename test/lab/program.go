@@ -48,9 +48,15 @@ func (s sweeping) Run() int {
 	return code
 }
 
-// Path is where one of the programs is. The first call builds all of them.
+// programs names a folder with programs that were built already, as make build does.
+const programs = "METAL_LAB_PROGRAMS"
+
+// Path is where one of the programs is. The first call builds all of them, unless METAL_LAB_PROGRAMS says where they are.
 func Path(t testing.TB, name string) string {
 	t.Helper()
+	if dir := os.Getenv(programs); dir != "" {
+		return filepath.Join(dir, name)
+	}
 	built.Lock()
 	defer built.Unlock()
 	if built.dir == "" && built.failed == nil {
@@ -71,7 +77,7 @@ func build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := exec.Command("go", "build", "-o", dir+"/", "./cmd/...")
+	c := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./cmd/...")
 	c.Dir, c.Env = strings.TrimSpace(string(root)), append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", errors.Join(fmt.Errorf("%w: %s", err, out), os.RemoveAll(dir))

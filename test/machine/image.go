@@ -79,7 +79,7 @@ func buildImage(t testing.TB) []byte {
 		Names: []string{"virtio_pci", "virtio_rng", "virtio_net", "virtio_blk", "nvme", "button", "evdev"},
 	}.Initramfs(&initrd)
 	must(err)
-	t.Logf("the OS: kernel %s, initramfs of %d KiB, modules %s", built.Release, initrd.Len()>>10, strings.Join(built.Loaded, " "))
+	t.Logf("the OS: kernel %s, initramfs of %d KiB, modules %s", built.Release, initrd.Len()>>10, strings.Join(built.Modules, " "))
 	kernel, err := os.ReadFile(a.Kernel)
 	must(err)
 	stub, err := os.ReadFile(a.Stub)

@@ -87,13 +87,18 @@ func end(how int) error {
 	return unix.Reboot(how)
 }
 
-// loadModules loads what the initramfs lists, in that order.
+// loadModules loads everything that the initramfs lists: what others need stands before them.
 func loadModules() error {
-	order, err := os.ReadFile("/" + bootimage.ModuleList)
+	list, err := os.ReadFile("/" + bootimage.ModuleList)
 	if err != nil {
 		return err
 	}
-	for name := range strings.FieldsSeq(string(order)) {
+	for line := range strings.Lines(string(list)) {
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			continue
+		}
+		name := "/" + strings.TrimPrefix(words[1], "/")
 		if err := load(name); err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("load %s: %w", name, err)
 		}
