@@ -197,7 +197,8 @@ func (b *boot) openDHCP(ctx context.Context) error {
 		b.closes = append(b.closes, conn.Close)
 		b.services = append(b.services, func(ctx context.Context) error { return server.Serve(ctx, conn, port) })
 	}
-	b.logger.Info("serving DHCP", "as", b.c.boot.dhcp, "interface", b.c.boot.link, "address", site.Address.String(), "loaders", site.Loaders)
+	b.logger.Info("serving DHCP", "as", b.c.boot.dhcp, "interface", b.c.boot.link, "address", site.Address.String(),
+		"loaders", site.Loaders)
 	return b.openSolicitations(ctx)
 }
 

@@ -47,11 +47,13 @@ func (c *bootConfig) bind(flags *pflag.FlagSet) {
 		"empty: this agent serves no network boot")
 	flags.StringVar(&c.url, "boot-url", "", "how machines reach that address, such as http://10.0.0.2:8081")
 	flags.StringVar(&c.files, "boot-files", "", "directory with kernels and ramdisks that boot entries name")
-	flags.IntVar(&c.transfers, "boot-transfers", 64, "how many files go out at once by HTTP, and as many by TFTP; others wait for their turn")
+	flags.IntVar(&c.transfers, "boot-transfers", 64, "how many files go out at once by HTTP, and as many by TFTP; others wait for "+
+		"their turn")
 	flags.Var(&c.rate, "boot-rate", "how many bytes go out in a second, by HTTP and TFTP together, such as 100M; 0: no limit")
 	flags.StringVar(&c.loaders, "ipxe-dir", "", "directory with iPXE programs for firmware that has none, such as /usr/lib/ipxe: "+
 		"undionly.kpxe, snponly.efi, snponly-arm64.efi")
-	flags.StringVar(&c.tftp, "tftp", "", "address and port on which PXE firmware fetches iPXE from --ipxe-dir, such as 10.0.0.2:69; empty: off")
+	flags.StringVar(&c.tftp, "tftp", "", "address and port on which PXE firmware fetches iPXE from --ipxe-dir, such as 10.0.0.2:69; "+
+		"empty: off")
 	flags.StringVar(&c.dhcp, "dhcp", dhcpOff, "tell machines what they boot: proxy, beside a DHCP server that gives out addresses; "+
 		"server, as the DHCP server of the network; off")
 	flags.StringVar(&c.link, "dhcp-interface", "", "the interface on the machines' network, such as eth1; needed with --dhcp")

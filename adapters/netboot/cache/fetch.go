@@ -260,7 +260,8 @@ func (d *download) grow(more, size int64) error {
 		return fault.New(fault.Unavailable, "the image is larger than the cache").WithRemedy("give the cache more space")
 	}
 	if !c.makeRoom(more, d.digest) {
-		return fault.New(fault.Unavailable, "other downloads fill the cache").WithRemedy("ask again later, or give the cache more space")
+		return fault.New(fault.Unavailable, "other downloads fill the cache").
+			WithRemedy("ask again later, or give the cache more space")
 	}
 	return nil
 }
@@ -285,7 +286,8 @@ func (d *download) receive(body io.Reader, watch *time.Timer) error {
 		case errors.Is(err, io.EOF):
 			return d.grow(0, d.got)
 		case err != nil:
-			return errors.Join(d.grow(0, d.flight.size), fault.Wrap(errors.Join(errPassing, err), fault.Unavailable, "the image's source broke off"))
+			broke := fault.Wrap(errors.Join(errPassing, err), fault.Unavailable, "the image's source broke off")
+			return errors.Join(d.grow(0, d.flight.size), broke)
 		}
 	}
 }

@@ -189,7 +189,8 @@ func Listen(ctx context.Context, link string, port int) (net.PacketConn, error) 
 	conn, err := config.ListenPacket(ctx, "udp4", netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(port)).String())
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return nil, fault.Wrap(err, fault.InvalidConfig, "port %d on %s needs root, or CAP_NET_BIND_SERVICE and CAP_NET_RAW", port, link).
+		return nil, fault.Wrap(err, fault.InvalidConfig,
+			"port %d on %s needs root, or CAP_NET_BIND_SERVICE and CAP_NET_RAW", port, link).
 			WithRemedy("run it as root, or give it the capabilities, such as with AmbientCapabilities= of its systemd unit")
 	case err != nil && strings.Contains(err.Error(), "address already in use"):
 		return nil, fault.Wrap(err, fault.InvalidConfig, "port %d is in use on this host", port).
