@@ -333,13 +333,22 @@ func TestACertificateIsRenewedAndUsed(t *testing.T) {
 	})
 }
 
-func TestARevokedAgentJoinsAgain(t *testing.T) {
+// A token that may be used several times does not bring an agent back whose certificate was taken away; a fresh one does.
+func TestARevokedAgentNeedsAFreshToken(t *testing.T) {
 	g := newGateway(t)
 	invoke, _ := gives(nil, nil)
 	o := g.options(map[agentcommand.KindName]Handler{quick: invoke})
-	run(t, o)
+	stop := run(t, o)
 	g.result(g.order(quick, struct{}{}))
 	g.do(func() { g.agents = map[string]bool{} })
+	ended := make(chan error, 1)
+	go func() { ended <- stop(errors.New("never asked to")) }()
+	if err := Run(t.Context(), o); fault.CodeOf(err) != fault.Unauthenticated {
+		t.Errorf("with the old token: %v", err)
+	}
+	<-ended
+	o.Token = "fresh"
+	run(t, o)
 	g.result(g.order(quick, struct{}{}))
 	g.do(func() {
 		if g.joins != 2 {
@@ -348,8 +357,6 @@ func TestARevokedAgentJoinsAgain(t *testing.T) {
 	})
 }
 
-// A machine that was off until its certificate had expired renews it, and needs no token; nor does one whose clock does not
-// tell it so.
 func TestAnExpiredCertificateIsRenewed(t *testing.T) {
 	for name, behind := range map[string]time.Duration{"by both clocks": 0, "by the gateway's clock only": 2 * time.Hour} {
 		t.Run(name, func(t *testing.T) {

@@ -202,7 +202,7 @@ func (g *gateway) answer(r *http.Request, body []byte, certificate string) (any,
 }
 
 func (g *gateway) join(r protocol.JoinRequest) (any, error) {
-	if r.Token != "good" {
+	if r.Token != "good" && r.Token != "fresh" {
 		return nil, fault.New(fault.Unauthenticated, "there is no such join token")
 	}
 	c, err := g.issue(r.CSR)

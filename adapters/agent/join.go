@@ -5,8 +5,10 @@ import (
 	"crypto"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -38,6 +40,10 @@ func (a *runner) join(ctx context.Context) error {
 	}
 	if a.Token == "" {
 		return fmt.Errorf("%w: %w", errRefused, fault.New(fault.Unauthenticated, "there is neither a valid certificate nor a join token"))
+	}
+	if ok && kept.AgentID != "" && kept.JoinedWith == tokenHash(a.Token) {
+		return fmt.Errorf("%w: %w", errRefused, fault.New(fault.Unauthenticated,
+			"the agent's certificate is not accepted any more, and the join token is the one that it joined with"))
 	}
 	key, csr, err := a.joinKey(kept)
 	if err != nil {
@@ -101,7 +107,7 @@ func (a *runner) joinKey(kept Identity) (ed25519.PrivateKey, []byte, error) {
 }
 
 func (a *runner) joined(key ed25519.PrivateKey, answer protocol.JoinAnswer) error {
-	i := Identity{AgentID: answer.AgentID, NodeID: answer.NodeID, SiteID: answer.SiteID}
+	i := Identity{AgentID: answer.AgentID, NodeID: answer.NodeID, SiteID: answer.SiteID, JoinedWith: tokenHash(a.Token)}
 	i, err := a.identityOf(i, key, answer.Certificate)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRefused, err)
@@ -136,6 +142,11 @@ func (a *runner) identityOf(i Identity, key ed25519.PrivateKey, c protocol.Certi
 		i.NotAfter = issued.NotAfter
 	}
 	return i, nil
+}
+
+func tokenHash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
 }
 
 func newKey(name string) (ed25519.PrivateKey, []byte, error) {

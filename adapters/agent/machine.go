@@ -87,4 +87,7 @@ type Identity struct {
 	Key                     []byte // PKCS #8, DER: Ed25519
 	Certificate, CA         []byte // DER
 	NotAfter, RenewAfter    time.Time
+	// JoinedWith is the SHA-256 of the join token, hexadecimal. A token that may be used several times does not bring an agent
+	// back whose certificate was taken away.
+	JoinedWith string
 }
