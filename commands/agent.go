@@ -21,10 +21,12 @@ func AgentOf(n id.Node) id.Agent { return agent.Of(n) }
 func (s *Service) Agent(ctx context.Context, a id.Agent) (agent.State, error) {
 	now, err := load(ctx, s, agent.Decider, agent.StreamOf(a))
 	if err == nil && !now.state.Exists() {
-		err = fault.New(fault.NotFound, "there is no agent %s", a)
+		err = noAgent(a)
 	}
 	return now.state, err
 }
+
+func noAgent(a id.Agent) error { return fault.New(fault.NotFound, "there is no agent %s", a) }
 
 // OpenSession says that one boot of an agent runs. Errors: UNAUTHENTICATED for a certificate that is not, or no longer, the
 // agent's; FORBIDDEN for another role than it was issued for, and for an installed OS that the node is being taken from.
@@ -98,6 +100,9 @@ func (s *Service) RevokeAgent(ctx context.Context, call Call, a id.Agent, reason
 		return AgentOutcome{}, err
 	}
 	if err := s.auth.Allow(call.Actor, principal.TokensWrite, Resource{Kind: OnSite, Tenant: who.Tenant, Site: who.Site}); err != nil {
+		if fault.CodeOf(err) == fault.NotFound {
+			err = noAgent(a) // whoever may not see it does not hear of its site
+		}
 		return AgentOutcome{}, err
 	}
 	return s.revoke(ctx, call, a, reason)

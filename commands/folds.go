@@ -17,7 +17,7 @@ import (
 func (s *Service) Node(ctx context.Context, n id.Node) (node.State, event.Version, error) {
 	now, err := load(ctx, s, node.Decider, node.StreamOf(n))
 	if err == nil && !now.state.Exists() {
-		err = fault.New(fault.NotFound, "there is no node %s", n)
+		err = noNode(n)
 	}
 	return now.state, now.version, err
 }
@@ -49,3 +49,5 @@ func (s *Service) Pool(ctx context.Context, p id.Pool) (pool.State, error) {
 	}
 	return now.state, err
 }
+
+func noNode(n id.Node) error { return fault.New(fault.NotFound, "there is no node %s", n) }

@@ -29,6 +29,9 @@ func (s *Service) MintJoinToken(ctx context.Context, call Call, facts jointoken.
 		return JoinTokenOutcome{}, "", err
 	}
 	if err := s.auth.Allow(call.Actor, principal.TokensWrite, on); err != nil {
+		if fault.CodeOf(err) == fault.NotFound && !id.IsZero(facts.Node) {
+			err = noNode(facts.Node) // whoever may not see it does not hear of its pool
+		}
 		return JoinTokenOutcome{}, "", err
 	}
 	var wrong issues
@@ -67,7 +70,7 @@ func (s *Service) placeToken(ctx context.Context, facts jointoken.Minted) (joint
 	case jointoken.RoleDiscovery, jointoken.RoleProvisioned:
 		to, err := load(ctx, s, node.Decider, node.StreamOf(facts.Node))
 		if err == nil && !to.state.Exists() {
-			err = fault.New(fault.NotFound, "there is no node %s", facts.Node)
+			err = noNode(facts.Node)
 		}
 		facts.Tenant, facts.Site = to.state.Tenant, to.state.Site
 		return facts, Resource{Kind: OnPool, Tenant: to.state.Tenant, Site: to.state.Site, Pool: to.state.Pool}, err
@@ -83,6 +86,9 @@ func (s *Service) RevokeJoinToken(ctx context.Context, call Call, t id.JoinToken
 	}
 	on := Resource{Kind: OnSite, Tenant: now.Tenant, Site: now.Site, Pool: now.Pool}
 	if err := s.auth.Allow(call.Actor, principal.TokensWrite, on); err != nil {
+		if fault.CodeOf(err) == fault.NotFound {
+			err = noJoinToken(t)
+		}
 		return JoinTokenOutcome{}, err
 	}
 	return s.onJoinToken(ctx, call, t, jointoken.Revoke{Reason: reason})
@@ -92,9 +98,13 @@ func (s *Service) RevokeJoinToken(ctx context.Context, call Call, t id.JoinToken
 func (s *Service) JoinToken(ctx context.Context, t id.JoinToken) (jointoken.State, error) {
 	now, err := load(ctx, s, jointoken.Decider, jointoken.StreamOf(t))
 	if err == nil && !now.state.Exists() {
-		err = fault.New(fault.NotFound, "there is no join token %s", t)
+		err = noJoinToken(t)
 	}
 	return now.state, err
+}
+
+func noJoinToken(t id.JoinToken) error {
+	return fault.New(fault.NotFound, "there is no join token %s", t)
 }
 
 // presented finds the token that an agent presents: the token itself names its stream. One that is not known and one that is

@@ -11,6 +11,7 @@ import (
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/principal"
+	"github.com/better-compute/metal/projections"
 	"github.com/better-compute/metal/projections/agents"
 )
 
@@ -50,8 +51,11 @@ func (a *API) listAgents(ctx context.Context, in *listAgents) (*answer, error) {
 		return nil, err
 	}
 	return listIn(ctx, a, agents.Name, in.Fresh, in.Paging, func(who *Identity) ([]agents.View, string, error) {
-		f.Scope = who.Scope(principal.NodesRead)
-		return agents.List(ctx, a.db, f, in.page())
+		return narrowed(ctx, a, who, around{site: f.Site}, principal.NodesRead, in.Cursor == "",
+			func(s projections.Scope) ([]agents.View, string, error) {
+				f.Scope = s
+				return agents.List(ctx, a.db, f, in.page())
+			})
 	}, agentOf)
 }
 
@@ -69,8 +73,15 @@ func (a *API) getAgent(ctx context.Context, in *one) (*answer, error) {
 	}, agentOf, func(agents.View) event.Version { return 0 })
 }
 
-func (a *API) revokeAgent(ctx context.Context, in *takes[contract.Reason]) (*answer, error) {
-	of, call, err := target[id.Agent](ctx, in.ID, in.Matching)
+// revokesAgent has no If-Match: whatever an agent did meanwhile, its certificates are taken.
+type revokesAgent struct {
+	ID string `path:"id"`
+	Keyed
+	Body *contract.Reason
+}
+
+func (a *API) revokeAgent(ctx context.Context, in *revokesAgent) (*answer, error) {
+	of, err := pathID[id.Agent](in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +89,7 @@ func (a *API) revokeAgent(ctx context.Context, in *takes[contract.Reason]) (*ans
 	if in.Body != nil && in.Body.Reason != "" {
 		reason = in.Body.Reason
 	}
-	done, err := a.service.RevokeAgent(ctx, call, of, reason)
+	done, err := a.service.RevokeAgent(ctx, creation(ctx), of, reason)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +99,7 @@ func (a *API) revokeAgent(ctx context.Context, in *takes[contract.Reason]) (*ans
 		return nil, readFault(err)
 	}
 	body, err := encode(agentOf(view))
-	out := &answer{ETag: etag(done.Version), Position: done.Position.String(), Body: body}
+	out := &answer{Position: done.Position.String(), Body: body}
 	if !shown {
 		out.Status = http.StatusAccepted
 	}

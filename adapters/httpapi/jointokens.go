@@ -143,9 +143,9 @@ func (a *API) listJoinTokens(ctx context.Context, in *listJoinTokens) (*answer, 
 		return nil, err
 	}
 	return listIn(ctx, a, jointokens.Name, in.Fresh, in.Paging, func(who *Identity) ([]jointokens.Token, string, error) {
-		f.Scope = who.Scope(principal.TokensRead)
 		return narrowed(ctx, a, who, around{tenant: f.Tenant, site: f.Site}, principal.TokensRead, in.Cursor == "",
-			func(projections.Scope) ([]jointokens.Token, string, error) {
+			func(s projections.Scope) ([]jointokens.Token, string, error) {
+				f.Scope = s
 				return jointokens.List(ctx, a.db, f, in.page())
 			})
 	}, joinTokenOf)

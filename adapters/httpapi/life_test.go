@@ -205,7 +205,7 @@ func TestWipeIsProvenToAuditors(t *testing.T) {
 	if !ed25519.Verify(got.PublicKey, got.Signed, got.Signature) {
 		t.Fatal("an auditor can't check it")
 	}
-	w.get(path+"?minPosition=9999999").issues("query.minPosition")
+	w.get(path + "?minPosition=9999999").issues("query.minPosition")
 	w.get("/v1/nodes/x/attestation").issues("path.id")
 	_, blind := w.caller(e.tenant, "tenant", e.tenant, "compute:images:read")
 	w.get(path, as(blind)).problem(404, "NOT_FOUND")

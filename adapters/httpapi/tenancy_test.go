@@ -17,6 +17,12 @@ func TestTenantsDoNotExistForEachOther(t *testing.T) {
 	w.post("/v1/nodes/"+other.ID+"/abort", nil) // whatever it says: a finding of theirs, if it may
 	binding := into[contract.Principal](w.get("/v1/principals/" + theirs.principal)).Bindings[0].ID
 	token := into[contract.Principal](w.get("/v1/principals/" + theirs.principal)).Tokens[0].ID
+	hidden := into[contract.Workflow](w.get("/v1/workflows/" + w.runs(other, "metal-enroll").String())).ID
+	agent := w.ramdisk(other, w.discovery(other).Token).id.String()
+	joining := into[contract.JoinToken](w.post("/v1/join-tokens", contract.NewJoinToken{Role: "site", Site: theirs.site}).want(201)).ID
+	w.trust(theirs.tenant)
+	image := into[contract.Image](w.post("/v1/images", ubuntu(theirs.tenant, "1")).want(201)).ID
+	w.profile(theirs, web("hidden", 1))
 	nowhere := func(id string) string { return id[:len(id)-10] + "0000000000" }
 
 	type route struct{ method, path, body, id string }
@@ -37,6 +43,31 @@ func TestTenantsDoNotExistForEachOther(t *testing.T) {
 		route{"GET", "/v1/nodes/~?at=2020-01-01T00:00:00Z", "", other.ID},
 		route{"GET", "/v1/nodes/~/history", "", other.ID},
 		route{"GET", "/v1/nodes/~/replay", "", other.ID},
+		route{"GET", "/v1/nodes/~/attestation", "", other.ID},
+		route{"GET", "/v1/nodes/~/workflows", "", other.ID},
+		route{"GET", "/v1/workflows/~", "", hidden},
+		route{"POST", "/v1/workflows/~/abort", "", hidden},
+		route{"POST", "/v1/workflows/~/retry", "", hidden},
+		route{"POST", "/v1/workflows/~/pause", "", hidden},
+		route{"POST", "/v1/workflows/~/resume", "", hidden},
+		route{"GET", "/v1/workflows?tenant=~", "", theirs.tenant},
+		route{"GET", "/v1/agents/~", "", agent},
+		route{"GET", "/v1/agents?site=~", "", theirs.site},
+		route{"POST", "/v1/agents/~/revoke", "", agent},
+		route{"GET", "/v1/join-tokens/~", "", joining},
+		route{"POST", "/v1/join-tokens/~/revoke", "", joining},
+		route{"GET", "/v1/join-tokens?site=~", "", theirs.site},
+		route{"POST", "/v1/join-tokens", `{"role":"site","siteId":"~"}`, theirs.site},
+		route{"POST", "/v1/join-tokens", `{"role":"node","poolId":"~"}`, theirs.pool},
+		route{"POST", "/v1/join-tokens", `{"role":"discovery","nodeId":"~"}`, other.ID},
+		route{"GET", "/v1/images/~", "", image},
+		route{"POST", "/v1/images/~/withdraw", "", image},
+		route{"GET", "/v1/images?tenant=~", "", theirs.tenant},
+		route{"POST", "/v1/images", strings.ReplaceAll(string(must(encode(ubuntu(theirs.tenant, "2")))(t)), theirs.tenant, "~"), theirs.tenant},
+		route{"GET", "/v1/profiles?tenant=~", "", theirs.tenant},
+		route{"GET", "/v1/profiles/hidden?tenant=~", "", theirs.tenant},
+		route{"GET", "/v1/profiles/metal-release?tenant=~", "", theirs.tenant},
+		route{"POST", "/v1/profiles", `{"tenantId":"~","profile":` + string(web("p", 1)) + `}`, theirs.tenant},
 		route{"GET", "/v1/nodes?pool=~", "", theirs.pool},
 		route{"GET", "/v1/nodes?site=~", "", theirs.site},
 		route{"GET", "/v1/nodes?tenant=~", "", theirs.tenant},
@@ -85,9 +116,10 @@ func TestTenantsDoNotExistForEachOther(t *testing.T) {
 		})
 	}
 	w.t = t
-	for _, list := range []string{"/v1/nodes", "/v1/tenants", "/v1/sites", "/v1/pools", "/v1/principals", "/v1/doctor"} {
+	for _, list := range []string{"/v1/nodes", "/v1/tenants", "/v1/sites", "/v1/pools", "/v1/principals", "/v1/doctor", "/v1/workflows",
+		"/v1/agents", "/v1/join-tokens", "/v1/images", "/v1/profiles", "/v1/steps"} {
 		got := w.get(list, as(mine.token)).want(200).body
-		for _, id := range []string{other.ID, theirs.tenant, theirs.site, theirs.pool, theirs.principal} {
+		for _, id := range []string{other.ID, theirs.tenant, theirs.site, theirs.pool, theirs.principal, hidden, agent, joining, image} {
 			if bytes.Contains(got, []byte(id)) {
 				t.Errorf("%s shows %s: %s", list, id, got)
 			}

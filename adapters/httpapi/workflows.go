@@ -14,6 +14,7 @@ import (
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/principal"
 	"github.com/better-compute/metal/domain/workflow"
+	"github.com/better-compute/metal/projections"
 	"github.com/better-compute/metal/projections/agents"
 	"github.com/better-compute/metal/projections/metalview"
 	"github.com/better-compute/metal/projections/workflowview"
@@ -83,8 +84,11 @@ func (a *API) listNodeWorkflows(ctx context.Context, in *listNodeWorkflows) (*an
 
 func (a *API) workflows(ctx context.Context, fresh Fresh, paging Paging, f workflowview.Filter) (*answer, error) {
 	return listIn(ctx, a, workflowview.Name, fresh, paging, func(who *Identity) ([]workflowview.Workflow, string, error) {
-		f.Scope = who.Scope(principal.WorkflowsRead)
-		return workflowview.List(ctx, a.db, f, paging.page())
+		return narrowed(ctx, a, who, around{tenant: f.Tenant}, principal.WorkflowsRead, paging.Cursor == "",
+			func(s projections.Scope) ([]workflowview.Workflow, string, error) {
+				f.Scope = s
+				return workflowview.List(ctx, a.db, f, paging.page())
+			})
 	}, func(w workflowview.Workflow) contract.Workflow {
 		out := workflowOf(w)
 		out.Document = nil

@@ -79,11 +79,12 @@ func run(t *testing.T, programs, script string, at *server) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":  exits,
-			"keep":   keep,
-			"plain":  plain,
-			"say":    say,
-			"tamper": at.tamper,
+			"eventually": eventually,
+			"exits":      exits,
+			"keep":       keep,
+			"plain":      plain,
+			"say":        say,
+			"tamper":     at.tamper,
 		},
 	})
 	if at != nil {
