@@ -103,7 +103,7 @@ func (a *API) follow(ctx context.Context, in *followEvents) (func(huma.Context),
 		r, w := humachi.Unwrap(hc)
 		a.observer.Following(1)
 		defer a.observer.Following(-1)
-		f := &follower{api: a, r: r, who: who, filter: filter, at: from, out: newSSE(w, a.writing)}
+		f := &follower{api: a, r: r, who: who, filter: filter, at: from, told: from, out: newSSE(w, a.writing)}
 		f.run(hc.Context())
 	}, nil
 }

@@ -92,12 +92,12 @@ func (f *feedReader) next() message {
 	return m
 }
 
-// event takes the next event, passing over heartbeats.
+// event takes the next event, passing over heartbeats and word of how far the log was read.
 func (f *feedReader) event() contract.Event {
 	f.t.Helper()
 	for {
 		m := f.next()
-		if m.comment != "" {
+		if m.comment != "" || m.id != "" && m.data == "" {
 			continue
 		}
 		var e contract.Event
@@ -164,6 +164,19 @@ func TestFeedFilters(t *testing.T) {
 	h := w.follow(t, "/v1/events?after=0&subject=node/"+n.ID)
 	if e := h.event(); e.Subject != "node/"+n.ID {
 		t.Fatalf("%+v", e)
+	}
+}
+
+// A filter that lets nothing through leaves a reader without any event to know by that it has seen everything.
+func TestFeedTellsHowFarItRead(t *testing.T) {
+	w := start(t)
+	w.estate("acme")
+	last := w.get("/v1/nodes").want(200).header.Get(contract.HeaderPosition)
+	for _, query := range []string{"?after=0&type=no.such", "?after=0&type=no.such&subject=node/none"} {
+		f := w.follow(t, "/v1/events"+query)
+		for f.next().id != last {
+			continue
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ type follower struct {
 	filter feedFilter
 	at     event.Position // everything up to here was written or is not for this follower
 	live   bool           // it has caught up once: falling behind now is being too slow
+	told   event.Position // the caller knows that it has seen everything up to here
 	out    *sse
 }
 
@@ -56,11 +57,14 @@ func (f *follower) run(ctx context.Context) {
 				return
 			}
 		case l.head > f.at:
-			f.live = true
-			if !f.write(ctx, l.events, l.head) {
+			if !f.write(ctx, l.events, l.head) || !f.live && !f.tell() {
 				return
 			}
+			f.live = true
 		default:
+			if !f.live && !f.tell() {
+				return
+			}
 			f.live = true
 			select {
 			case <-l.grown:
@@ -123,7 +127,16 @@ func (f *follower) took(err error) bool {
 }
 
 func (f *follower) beat(ctx context.Context) bool {
-	return f.renew(ctx, 0) && f.took(f.out.heartbeat())
+	return f.renew(ctx, 0) && f.took(f.out.heartbeat()) && f.tell()
+}
+
+// tell says how far the log was read, for a caller whose filter takes few events: nothing else shows it.
+func (f *follower) tell() bool {
+	if f.at <= f.told {
+		return true
+	}
+	f.told = f.at
+	return f.took(f.out.reached(f.at))
 }
 
 // renew looks the caller's token up again, once the read model has reached a position.
@@ -225,6 +238,14 @@ func (s *sse) note(name string, data any) error {
 		return err
 	}
 	if err := s.write([]byte("event: " + name + "\ndata: " + string(text) + "\n\n")); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// reached is an event without data: readers keep its id as the place to resume from, and give it to nobody.
+func (s *sse) reached(at event.Position) error {
+	if err := s.write([]byte("id: " + at.String() + "\n\n")); err != nil {
 		return err
 	}
 	return s.flush()

@@ -56,9 +56,8 @@ func (a *app) events(ctx context.Context, f eventFlags) error {
 	if err != nil {
 		return err
 	}
-	until := uint64(0)
 	if !f.follow {
-		if until, err = c.Position(ctx); err != nil || until <= f.after {
+		if f.feed.Until, err = c.Position(ctx); err != nil || f.feed.Until <= f.after {
 			return err
 		}
 	}
@@ -69,13 +68,10 @@ func (a *app) events(ctx context.Context, f eventFlags) error {
 		if err != nil {
 			return err
 		}
-		if until > 0 && e.Position > until {
-			return nil
-		}
 		if err := a.eventLine(e); err != nil {
 			return err
 		}
-		if shown++; shown == f.limit || until > 0 && e.Position == until {
+		if shown++; shown == f.limit {
 			return nil
 		}
 	}

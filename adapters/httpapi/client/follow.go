@@ -20,6 +20,7 @@ var opFollow = get("/v1/events", "tenant", "subject", "node", "type")
 // Feed says which events to follow. Every field that is set must match.
 type Feed struct {
 	After   *uint64 // the position to start behind; nil: only what happens from now on
+	Until   uint64  // the last position to give; 0: without end
 	Tenant  string
 	Subject string   // such as node/node_01k…
 	Node    string   // a machine's id: its own events, and those of its workflows and agent commands
@@ -106,7 +107,8 @@ func (s *feed) take(e sseEvent, give func(contract.Event) bool) error {
 		return fault.New(fault.Unavailable, "the feed of events was read too slowly")
 	case len(e.data) == 0:
 		s.last = e.id
-		return nil
+		position, _ := strconv.ParseUint(e.id, 10, 64)
+		return s.after(position)
 	}
 	var event contract.Event
 	if err := json.Unmarshal(e.data, &event); err != nil {
@@ -116,7 +118,15 @@ func (s *feed) take(e sseEvent, give func(contract.Event) bool) error {
 	if e.id != "" {
 		s.last = e.id
 	}
-	if !give(event) {
+	if until := s.filter.Until; until > 0 && event.Position > until || !give(event) {
+		return errStopped
+	}
+	return s.after(event.Position)
+}
+
+// after stops a follower that has seen all that it wants once the log was read up to a position.
+func (s *feed) after(position uint64) error {
+	if s.filter.Until > 0 && position >= s.filter.Until {
 		return errStopped
 	}
 	return nil

@@ -82,6 +82,23 @@ func TestFollowerFromNowOn(t *testing.T) {
 	}
 }
 
+// One that wants no more than what there is ends at the last of it, also where its filter lets nothing through any more.
+func TestFollowerUntil(t *testing.T) {
+	after := uint64(7)
+	for name, rest := range map[string][]string{
+		"the event itself": {sse(10), sse(11)}, "a later event": {sse(11)}, "only word of it": {"id: 9\n\n", "id: 10\n\n"},
+	} {
+		c, _ := scripted(t, sends(append([]string{sse(8)}, rest...)...))
+		want := []uint64{8}
+		if name == "the event itself" {
+			want = append(want, 10)
+		}
+		if diff := cmp.Diff(want, positions(t, c, Feed{After: &after, Until: 10}, 9)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestASilentStreamIsLeft(t *testing.T) {
 	silent := func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
