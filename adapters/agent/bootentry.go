@@ -32,7 +32,6 @@ func bootEntryClear(entries *netboot.Entries) Handler {
 		if err != nil {
 			return nil, nil, err
 		}
-		entries.Clear(ask.NodeID)
-		return none{}, nil, nil
+		return none{}, nil, entries.Clear(ask.NodeID)
 	}
 }

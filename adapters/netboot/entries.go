@@ -26,10 +26,10 @@ type Entry struct {
 	ExpiresAt      time.Time
 }
 
-// Entries are the entries of a site. They are in memory: a site agent that starts anew has none, and the control plane sets
-// them again with the next attempt. Safe for concurrent use.
+// Entries are the entries of a site, in memory, or in a file as well (OpenEntries). Safe for concurrent use.
 type Entries struct {
-	now func() time.Time
+	now  func() time.Time
+	file string // empty: none
 
 	mu     sync.Mutex
 	byNode map[string]*held
@@ -60,19 +60,23 @@ func (e *Entries) Set(entry Entry) error {
 	for _, mac := range macs {
 		e.drop(e.byMAC[mac])
 	}
-	h := &held{Entry: entry, ref: rand.Text()}
-	e.byNode[entry.NodeID], e.byRef[h.ref] = h, h
-	for _, mac := range macs {
+	e.add(&held{Entry: entry, ref: rand.Text()})
+	return e.save()
+}
+
+func (e *Entries) add(h *held) {
+	e.byNode[h.NodeID], e.byRef[h.ref] = h, h
+	for _, mac := range h.MACs {
 		e.byMAC[mac] = h
 	}
-	return nil
 }
 
 // Clear takes the machine's entry away.
-func (e *Entries) Clear(nodeID string) {
+func (e *Entries) Clear(nodeID string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.drop(e.byNode[nodeID])
+	return e.save()
 }
 
 // Find gives the live entry of a MAC, and the reference under which its token is fetched. An entry whose token was fetched
@@ -106,6 +110,9 @@ func (e *Entries) TakeToken(ref string, macs []string) (string, error) {
 	for _, mac := range macs {
 		if mac, err := normal(mac); err == nil && slices.Contains(h.MACs, mac) {
 			e.drop(h)
+			if err := e.save(); err != nil { // it could be taken again after a restart: it is not given
+				return "", err
+			}
 			return h.Token, nil
 		}
 	}

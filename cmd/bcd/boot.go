@@ -53,7 +53,11 @@ const (
 
 // openBoot opens all that was asked for, so that what can't work is told at the start.
 func openBoot(ctx context.Context, c siteConfig, logger *slog.Logger) (*boot, error) {
-	b := &boot{c: c, entries: netboot.NewEntries(time.Now), logger: logger, rate: limit.NewRate(int64(c.boot.rate))}
+	entries, err := netboot.OpenEntries(filepath.Join(c.stateDir, "boot-entries.json"), time.Now)
+	if err != nil {
+		return nil, err
+	}
+	b := &boot{c: c, entries: entries, logger: logger, rate: limit.NewRate(int64(c.boot.rate))}
 	for _, open := range []func(context.Context) error{b.openFiles, b.openCache, b.openHTTP, b.openTFTP, b.openDHCP} {
 		if err := open(ctx); err != nil {
 			b.close()
