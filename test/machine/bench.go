@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -118,6 +119,32 @@ func (b *Bench) Disk(m *Machine, number int) []byte {
 	bytes, err := os.ReadFile(m.DiskFile(number))
 	b.must(err)
 	return bytes
+}
+
+// bootID is the boot in which the agent of the installed OS is connected; empty: it is not.
+func (b *Bench) bootID(m *Machine) string {
+	b.T.Helper()
+	for agent, err := range b.Client.Agents(b.T.Context(), "", m.Node, "node") {
+		b.must(err)
+		if agent.Connected {
+			return agent.BootID
+		}
+	}
+	return ""
+}
+
+// await waits until something is so.
+func (b *Bench) await(what string, is func() bool) {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.T.Context(), patience)
+	defer cancel()
+	for !is() {
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			b.T.Fatalf("waited %s for %s\n%s", patience, what, b.story())
+		}
+	}
 }
 
 // story is what a person looks at when a machine is not where it should be.

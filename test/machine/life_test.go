@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/better-compute/metal/adapters/httpapi/contract"
 	"github.com/better-compute/metal/test/machine/qemu"
 )
 
@@ -46,6 +47,44 @@ func isWiped(t *testing.T, b *Bench, m *Machine) {
 func TestALifeUnderBIOS(t *testing.T) {
 	b := Start(t)
 	m := b.Add(func(*qemu.Spec) {})
+	ready(t, b, m)
+	deployed(t, b, m)
+	released(t, b, m, "quick")
+	b.Verify()
+}
+
+// Firmware of the new kind, a disk of the kind that erases itself, and the OS started once more, by the firmware.
+func TestALifeUnderUEFI(t *testing.T) {
+	b := Start(t)
+	m := b.Add(func(s *qemu.Spec) { s.UEFI, s.Disks[0].NVMe = true, true })
+	ready(t, b, m)
+	deployed(t, b, m)
+
+	before, starts := b.bootID(m), m.State().Boots
+	_, err := b.Client.Power(t.Context(), m.Node, contract.Power{Action: "reset"})
+	b.must(err)
+	b.await("the OS in another boot", func() bool {
+		now := b.bootID(m)
+		return now != "" && now != before
+	})
+	if said := osSaid(b, m); !strings.HasPrefix(said, "labos booted 2 times") || m.State().Boots != starts+1 {
+		t.Errorf("the OS says %q, and the machine had %d starts, then %d", said, starts, m.State().Boots)
+	}
+	released(t, b, m, "secure-erase")
+	b.Verify()
+}
+
+// Without any right in a network: QEMU's own, whose DHCP names the script of the machine. The site's agent serves HTTP only.
+func TestReadyOverUserNetworking(t *testing.T) {
+	b := Start(t)
+	m := b.Add(func(s *qemu.Spec) { s.Network = "user,bootfile=" + b.Boot + "/boot/" + s.MAC })
+	ready(t, b, m)
+	b.Verify()
+}
+
+// ready hands a machine with a used disk over.
+func ready(t *testing.T, b *Bench, m *Machine) {
+	t.Helper()
 	soil(t, b, m)
 	b.Enroll(m)
 	n := b.WaitState(m.Node, "ready")
@@ -55,20 +94,30 @@ func TestALifeUnderBIOS(t *testing.T) {
 		t.Errorf("the inventory from inside is %+v", n.Hardware.InBand)
 	}
 	proven(t, b, m)
+}
 
+func deployed(t *testing.T, b *Bench, m *Machine) {
+	t.Helper()
 	b.Deploy(m.Node)
 	b.WaitState(m.Node, "deployed")
 	if !m.State().On {
 		t.Error("the machine is deployed and has no power")
 	}
 	isDeployed(t, b, m)
+}
 
-	b.Undeploy(m.Node, "quick")
+func released(t *testing.T, b *Bench, m *Machine, wipe string) {
+	t.Helper()
+	b.Undeploy(m.Node, wipe)
 	b.WaitState(m.Node, "ready")
 	isOff(t, m)
 	isWiped(t, b, m)
 	proven(t, b, m)
-	b.Verify()
+}
+
+// osSaid is what the OS has written about itself.
+func osSaid(b *Bench, m *Machine) string {
+	return string(b.Disk(m, 0)[(imageMiB-2)<<20:][:32])
 }
 
 // isDeployed holds the disk against the image: all of it is there but what the OS wrote itself, and the config drive; and the
@@ -80,8 +129,8 @@ func isDeployed(t *testing.T, b *Bench, m *Machine) {
 	if sha256.Sum256(disk[from:to]) != sha256.Sum256(image[from:to]) {
 		t.Error("the disk holds something else than the image")
 	}
-	if own := string(disk[to:][:32]); !strings.HasPrefix(own, "labos booted 1 times") {
-		t.Errorf("the OS says %q", own)
+	if said := osSaid(b, m); !strings.HasPrefix(said, "labos booted 1 times") {
+		t.Errorf("the OS says %q", said)
 	}
 }
 
