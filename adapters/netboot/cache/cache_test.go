@@ -76,7 +76,7 @@ func open(t *testing.T, s *store, dir string, size int64) *cache.Cache {
 
 func get(t *testing.T, c *cache.Cache, digest, from string) ([]byte, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	file, err := c.Get(ctx, digest, from)
 	if err != nil {
