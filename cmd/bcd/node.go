@@ -13,6 +13,7 @@ import (
 
 func nodeCommand() *cobra.Command {
 	var c config
+	var file string
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "Run the agent of an installed OS: it tells what the machine is, and restarts it",
@@ -20,13 +21,17 @@ func nodeCommand() *cobra.Command {
 role node; then it has a certificate in --state-dir, which it renews by itself. Run it as root: the firmware's serial number
 and UUID, which a token may expect, are readable by root only.
 ` + exitStatus,
-		Example: `  bcd node --gateway https://metal.example:8444 --ca-sha256 3f1c…9a --token-file /etc/bcd/token
+		Example: `  bcd node --config /etc/bcd/agent.json
+  bcd node --gateway https://metal.example:8444 --ca-sha256 3f1c…9a --token-file /etc/bcd/token
   BCD_GATEWAY=https://metal.example:8444 BCD_CA_SHA256=3f1c…9a bcd node --state-dir /var/lib/bcd`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := fillOptions(cmd, os.LookupEnv)
+			token := c.readInstalled(file, w)
 			c.check(w)
-			token := c.token(w)
+			if c.tokenFile != "" || token == "" {
+				token = c.token(w)
+			}
 			if err := w.err(); err != nil {
 				return err
 			}
@@ -34,6 +39,7 @@ and UUID, which a token may expect, are readable by root only.
 		},
 	}
 	c.bind(cmd.Flags())
+	cmd.Flags().StringVar(&file, "config", "", "file with gateway, caSha256 and token, as user data leaves it in /etc/bcd/agent.json; options go before it")
 	return describeOptions(cmd)
 }
 
