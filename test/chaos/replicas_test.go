@@ -25,10 +25,11 @@ import (
 	"github.com/better-compute/metal/processmanagers"
 	"github.com/better-compute/metal/processmanagers/enginetest"
 	"github.com/better-compute/metal/processmanagers/steps"
+	"github.com/better-compute/metal/test/lab"
 	"github.com/better-compute/metal/test/pgtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { lab.Main(m) }
 
 const patience = 2 * time.Minute
 

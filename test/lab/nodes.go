@@ -52,10 +52,15 @@ func (l *Lab) EnrollOne(m sim.Listed) string {
 		BMC: contract.BMCAccess{Address: m.BMC.Address, Credentials: contract.Credentials{Username: m.BMC.Username, Password: m.BMC.Password}},
 	})
 	l.must(err)
+	l.Enrolled(m.Name, n.ID)
+	return n.ID
+}
+
+// Enrolled notes that a machine was handed over by other means.
+func (l *Lab) Enrolled(machine, node string) {
 	l.guard.Lock()
 	defer l.guard.Unlock()
-	l.Nodes[m.Name] = n.ID
-	return n.ID
+	l.Nodes[machine] = node
 }
 
 // MachineOf is the name of a node's machine.

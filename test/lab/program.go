@@ -8,11 +8,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -267,12 +269,22 @@ func freeAddress(t testing.TB) string {
 	return freeAddressOf(t, "127.0.0.1")
 }
 
+// The ports below those that systems give to whoever asks for any: a program of the lab that does can't take one that is
+// meant for another.
+const (
+	firstPort = 12000
+	ports     = 20000
+)
+
 func freeAddressOf(t testing.TB, host string) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		address := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(ports)))
+		if l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address); err == nil {
+			_ = l.Close() // the port is wanted, not the listener
+			return address
+		}
 	}
-	defer func() { _ = l.Close() }() // the port is wanted, not the listener
-	return l.Addr().String()
+	t.Fatalf("%s has no free port from %d on", host, firstPort)
+	return ""
 }
