@@ -261,6 +261,7 @@ func TestArguments(t *testing.T) {
 
 func FuzzParseScript(f *testing.F) {
 	f.Add("#!ipxe\nkernel http://k metal.ref=1 a=b\ninitrd http://i\nboot\n")
+	f.Add("#!ipxe\nkernel http://k initrd=ramdisk metal.ref=1\ninitrd --name ramdisk http://i\nboot\n")
 	f.Add("#!ipxe\nexit\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		b, err := netboot.ParseScript(text)
@@ -272,4 +273,14 @@ func FuzzParseScript(f *testing.F) {
 			t.Errorf("%q: %+v, then %+v, %v", text, b, again, err)
 		}
 	})
+}
+
+// Under UEFI a kernel finds its ramdisk only by the name on its command line; without one it panics.
+func TestTheKernelIsToldTheNameOfItsRamdisk(t *testing.T) {
+	text := netboot.Boot{Kernel: "http://x/vmlinuz", Initrd: "http://x/some/initrd.img?v=1"}.Script()
+	for _, want := range []string{"kernel http://x/vmlinuz initrd=ramdisk ", "\ninitrd --name ramdisk http://x/some/initrd.img?v=1\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
 }

@@ -22,6 +22,10 @@ type Boot struct {
 const (
 	magic      = "#!ipxe"
 	scriptMost = 64 << 10
+
+	// A kernel that UEFI firmware starts looks for its ramdisk by this name on its command line; one under BIOS is handed it.
+	ramdiskName = "ramdisk"
+	ramdiskWord = "initrd=" + ramdiskName
 )
 
 // Script writes it as iPXE reads it.
@@ -30,9 +34,9 @@ func (b Boot) Script() string {
 		return magic + "\nexit\n"
 	}
 	words := append([]string{
-		"kernel", b.Kernel, "metal.gateway=" + b.Gateway, "metal.ca=" + b.CA, "metal.site=" + b.Site, "metal.ref=" + b.Ref,
+		"kernel", b.Kernel, ramdiskWord, "metal.gateway=" + b.Gateway, "metal.ca=" + b.CA, "metal.site=" + b.Site, "metal.ref=" + b.Ref,
 	}, b.Args...)
-	return fmt.Sprintf("%s\n%s\ninitrd %s\nboot\n", magic, strings.Join(words, " "), b.Initrd)
+	return fmt.Sprintf("%s\n%s\ninitrd --name %s %s\nboot\n", magic, strings.Join(words, " "), ramdiskName, b.Initrd)
 }
 
 // ParseScript reads what Script writes, as a machine does that boots from it.
@@ -60,6 +64,8 @@ func ParseScript(text string) (Boot, error) {
 			b.readArguments(words[2:])
 		case words[0] == "initrd" && len(words) == 2:
 			b.Initrd = words[1]
+		case words[0] == "initrd" && len(words) == 4 && words[1] == "--name":
+			b.Initrd = words[3]
 		case words[0] == "boot" && len(words) == 1:
 			booted = true
 		default:
@@ -81,6 +87,9 @@ func ParseArguments(line string) Boot {
 
 func (b *Boot) readArguments(words []string) {
 	for _, word := range words {
+		if word == ramdiskWord {
+			continue
+		}
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
 		case "metal.gateway":
