@@ -320,7 +320,7 @@ func TestDHCPServer(t *testing.T) {
 // Without root it says what it needs.
 func TestPortsNeedRoot(t *testing.T) {
 	n := newNetwork(t)
-	state := filepath.Join(readable(t), "state")
+	state := filepath.Join(programs, "state")
 	if err := os.Mkdir(state, 0o700); err != nil {
 		t.Fatal(err)
 	}

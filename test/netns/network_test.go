@@ -87,20 +87,6 @@ func newNetwork(t *testing.T) *network {
 	return n
 }
 
-// readable makes a directory that others than root can reach too.
-func readable(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "metal-netns-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 func (n *network) name(host string) string { return n.prefix + host }
 
 // join puts a namespace on the switch.
