@@ -141,10 +141,11 @@ func (r *Runner) advance(ctx context.Context, l *lane) (more bool, err error) {
 	due := l.due(confirmEvery)
 	switch {
 	case len(batch) > 0, due && head > saved:
-		return r.apply(ctx, l, span{saved, batch, head})
+		more, err := r.apply(ctx, l, span{saved, batch, head})
+		return more && r.mayHaveMore(l), err
 	case head > from:
 		l.skipped(head)
-		return true, nil
+		return r.mayHaveMore(l), nil
 	case !due:
 		return false, nil
 	}
@@ -153,6 +154,12 @@ func (r *Runner) advance(ctx context.Context, l *lane) (more bool, err error) {
 	}
 	now, _, _ := l.known()
 	return now != from, nil
+}
+
+// mayHaveMore is false where the lane is at the end of the log, as far as this process knows.
+func (r *Runner) mayHaveMore(l *lane) bool {
+	position, _, known := l.known()
+	return !known || event.MayHaveMore(r.store, position)
 }
 
 // load reads the checkpoint and settles a difference of versions.

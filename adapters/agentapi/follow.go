@@ -31,13 +31,14 @@ func (g *Gateway) follow(ctx context.Context) {
 	}
 	first := true
 	for ctx.Err() == nil {
+		looked := time.Now()
 		events, head, err := g.Log.ReadAll(ctx, after, followed, followLimit)
 		if err != nil {
 			g.away(ctx, err)
 			continue
 		}
 		g.take(events)
-		more := head > after
+		more := head > after && event.MayHaveMore(g.Log, head)
 		after = head
 		switch {
 		case more:
@@ -49,6 +50,7 @@ func (g *Gateway) follow(ctx context.Context) {
 			if err := g.Log.Changed(ctx, after); err != nil {
 				g.away(ctx, err)
 			}
+			pause(ctx, followPause-time.Since(looked))
 		}
 	}
 }

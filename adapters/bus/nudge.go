@@ -24,14 +24,14 @@ const (
 // many events were appended meanwhile, they are one nudge.
 func (b *Bus) nudge(ctx context.Context) {
 	away := false
+	head, err := b.log.Head(ctx)
 	for ctx.Err() == nil {
-		head, err := b.log.Head(ctx)
 		if err == nil {
 			b.publish(head)
 			if !pause(ctx, nudgePause) {
 				return
 			}
-			err = b.changed(ctx, head)
+			head, err = b.next(ctx, head)
 		}
 		if ctx.Err() != nil {
 			return
@@ -42,19 +42,26 @@ func (b *Bus) nudge(ctx context.Context) {
 		}
 		if away {
 			pause(ctx, awayPause)
+			head, err = b.log.Head(ctx)
 		}
 	}
 }
 
-// changed waits for events above head, one tick at most.
-func (b *Bus) changed(ctx context.Context, head event.Position) error {
+// next waits for events above head, one tick at most, and gives the new head. A log that has changed may know it without
+// being asked.
+func (b *Bus) next(ctx context.Context, head event.Position) (event.Position, error) {
 	tick, cancel := context.WithTimeout(ctx, b.options.Tick)
 	defer cancel()
 	err := b.log.Changed(tick, head)
-	if err != nil && errors.Is(tick.Err(), context.DeadlineExceeded) {
-		return nil // the tick: look at the head, whatever the log says
+	if err != nil && !errors.Is(tick.Err(), context.DeadlineExceeded) {
+		return head, err
 	}
-	return err
+	if r, knows := b.log.(event.Reacher); err == nil && knows {
+		if reached := r.Reached(); reached > head {
+			return reached, nil
+		}
+	}
+	return b.log.Head(ctx)
 }
 
 func (b *Bus) publish(head event.Position) {

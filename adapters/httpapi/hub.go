@@ -76,6 +76,9 @@ func (h *hub) step(ctx context.Context, changes *sync.WaitGroup) error {
 		h.signal(func() { h.running, h.events, h.floor, h.tail = true, nil, head, head })
 		return nil
 	}
+	if !event.MayHaveMore(h.store, after) {
+		return h.store.Changed(ctx, after)
+	}
 	events, head, err := h.store.ReadAll(ctx, after, nil, tailPage)
 	if err != nil {
 		return err

@@ -9,7 +9,16 @@ import (
 )
 
 // Store counts the appends that go through it to the log behind.
-func (m *Metrics) Store(log event.Store) event.Store { return counted{Store: log, metrics: m} }
+func (m *Metrics) Store(log event.Store) event.Store {
+	c := counted{Store: log, metrics: m}
+	if r, knows := log.(event.Reacher); knows {
+		return struct {
+			counted
+			event.Reacher
+		}{c, r}
+	}
+	return c
+}
 
 type counted struct {
 	event.Store

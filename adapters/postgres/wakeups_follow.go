@@ -92,9 +92,13 @@ func (w *Wakeups) advance(ctx context.Context) (more bool, err error) {
 	}
 	if len(woken) == 0 && head-at.saved < followBatch { // a crash would only read this stretch again
 		w.reached(progress{known: true, position: head, saved: at.saved})
-		return true, nil
+		return event.MayHaveMore(w.log, head), nil
 	}
-	return true, w.write(ctx, at, woken, head)
+	if err := w.write(ctx, at, woken, head); err != nil {
+		return false, err
+	}
+	now := w.progress()
+	return !now.known || event.MayHaveMore(w.log, now.position), nil
 }
 
 func (w *Wakeups) loadCheckpoint(ctx context.Context) (more bool, err error) {

@@ -126,6 +126,9 @@ func (s *Store) Changed(ctx context.Context, after event.Position) error {
 	return s.growth.past(ctx, after)
 }
 
+// Reached implements event.Reacher.
+func (s *Store) Reached() event.Position { return s.growth.known() }
+
 // Head implements event.Store.
 func (s *Store) Head(ctx context.Context) (head event.Position, err error) {
 	if err := s.pool.QueryRow(ctx, headSQL).Scan(&head); err != nil {
