@@ -261,6 +261,9 @@ func (b *bench) explainLives(ctx context.Context, p *plane, r *run, cost meters)
 		FROM events GROUP BY 1 ORDER BY 2 DESC`); err != nil {
 		return err
 	}
+	if err := explainSteps(ctx, p.database, float64(b.lives)); err != nil {
+		return err
+	}
 	return explainStatements(ctx, p.database, float64(b.lives))
 }
 
@@ -290,4 +293,17 @@ func printRows(ctx context.Context, db *pgxpool.Pool, per float64, title, query 
 		fmt.Fprintf(out, "%.2f\t%d\t%s\n", float64(count)/per, number, name)
 	}
 	return errors.Join(rows.Err(), out.Flush())
+}
+
+// explainSteps prints how long the steps of workflows took, from started to settled.
+func explainSteps(ctx context.Context, db *pgxpool.Pool, per float64) error {
+	return printRows(ctx, db, per, "steps per life, with the mean of milliseconds", `
+		WITH told AS (SELECT stream, type, recorded_at AS at, convert_from(data, 'UTF8')::jsonb AS data FROM events
+			WHERE stream LIKE 'workflow-%'),
+		profiles AS (SELECT stream, data->'profile'->>'id' AS profile FROM told WHERE type = 'workflow.created'),
+		steps AS (SELECT stream, data->>'step' AS step, min(at) FILTER (WHERE type = 'workflow.step.started') AS began,
+			max(at) FILTER (WHERE type = 'workflow.step.succeeded') AS ended FROM told GROUP BY 1, 2)
+		SELECT coalesce(profile, '') || ' ' || step, count(*), round(avg(extract(epoch FROM ended - began) * 1000))::bigint
+		FROM steps JOIN profiles USING (stream) WHERE ended IS NOT NULL AND step IS NOT NULL
+		GROUP BY 1 ORDER BY 3 DESC`)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi/client"
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 	"github.com/better-compute/metal/adapters/sim"
+	"github.com/better-compute/metal/domain/profile/builtin"
 )
 
 const (
@@ -68,10 +69,40 @@ func (b *bench) openSite(ctx context.Context, p *plane, machines int) (_ *site, 
 		return nil, err
 	}
 	s.tenant, s.pool = tenant.ID, pool.ID
+	if err := s.hurry(ctx); err != nil {
+		return nil, err
+	}
 	if err := b.startSite(ctx, p, s, place.ID, machines); err != nil {
 		return nil, err
 	}
 	return s, s.image(ctx, b, private)
+}
+
+// hurry makes the shipped commissioning the tenant's own, with one short pass over each disk: machines that answer at once
+// have nothing to burn in.
+func (s *site) hurry(ctx context.Context) error {
+	all, err := builtin.Profiles()
+	if err != nil {
+		return err
+	}
+	for _, doc := range all {
+		if doc.ID != "metal-commission" {
+			continue
+		}
+		for i := range doc.Steps {
+			if doc.Steps[i].Use == "burnin.disk" {
+				doc.Steps[i].With = fmt.Appendf(nil, `{"bytes": %d}`, siteDiskBytes/4)
+			}
+		}
+		text, err := json.Marshal(doc)
+		if err != nil {
+			return err
+		}
+		if _, err := s.client.CreateProfile(ctx, s.tenant, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // startSite starts the agent and the machines, and waits until the agent has joined and the machines are listed.
