@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -93,7 +95,8 @@ func newListAgents(a *app) *cobra.Command {
 func newGetAgent(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "get AGENT", Short: "Show one agent", Args: cobra.ExactArgs(1),
-		Long: withExits("Shows one agent: who it is, its last contact, and what it is doing.", remoteExits), Example: "  metalctl agent get agt_01k…",
+		Long:    withExits("Shows one agent: who it is, its last contact, and what it is doing.", remoteExits),
+		Example: "  metalctl agent get agt_01k…",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return fetch(a, agentKind, func(c *client.Client) (contract.Agent, error) { return c.GetAgent(cmd.Context(), args[0]) })
 		},
@@ -140,6 +143,9 @@ func newJoinToken(a *app) *cobra.Command {
 			if in.Role == "" {
 				return usage("one of --site, --pool, or --node with --role, is needed")
 			}
+			if life < time.Second || in.MaxUses < 1 {
+				return usage("--ttl is at least a second, and --max-uses at least 1")
+			}
 			in.TTL = int(life / time.Second)
 			if len(expect.MACs) > 0 || expect.Serial != "" || expect.ProductUUID != "" {
 				in.Expect = &expect
@@ -181,15 +187,19 @@ func (a *app) makeJoinToken(ctx context.Context, in contract.NewJoinToken, out s
 	if err != nil {
 		return err
 	}
-	made, err := c.CreateJoinToken(ctx, in, o...)
+	var made contract.JoinToken
+	mint := func() (string, error) {
+		made, err = c.CreateJoinToken(ctx, in, o...)
+		return made.Token, err
+	}
+	if out == "" {
+		_, err = mint()
+	} else {
+		err = keepSecret(out, mint)
+		made.Token = ""
+	}
 	if err != nil {
 		return err
-	}
-	if out != "" {
-		if err := os.WriteFile(out, []byte(made.Token+"\n"), 0o600); err != nil {
-			return err
-		}
-		made.Token = ""
 	}
 	if a.flag.output == "json" || a.flag.output == "yaml" {
 		return a.document(made)
@@ -201,11 +211,36 @@ func (a *app) makeJoinToken(ctx context.Context, in contract.NewJoinToken, out s
 	return err
 }
 
+// keepSecret puts a line that is shown once into a file of mode 0600. The file is begun first: where it can't be written, there
+// must be no secret that works and that nobody has.
+func keepSecret(path string, mint func() (string, error)) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, file.Close())
+		if err == nil {
+			err = os.Rename(file.Name(), path)
+		}
+		if err != nil {
+			_ = os.Remove(file.Name())
+		}
+	}()
+	secret, err := mint()
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(secret + "\n")
+	return err
+}
+
 func newListJoinTokens(a *app) *cobra.Command {
 	var site, node string
 	cmd := &cobra.Command{
 		Use: "tokens", Short: "List join tokens, newest first", Args: cobra.NoArgs,
-		Long: withExits("Lists join tokens, newest first: what each is for and how often it was used.", remoteExits), Example: "  metalctl agent tokens --site site_01k…",
+		Long:    withExits("Lists join tokens, newest first: what each is for and how often it was used.", remoteExits),
+		Example: "  metalctl agent tokens --site site_01k…",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return fetchAll(a, joinTokenKind, func(c *client.Client) ([]contract.JoinToken, error) {
 				return client.Collect(c.JoinTokens(cmd.Context(), "", site, node), 0)
