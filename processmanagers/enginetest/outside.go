@@ -161,6 +161,17 @@ func (a *Agents) OfNode(_ context.Context, n id.Node) (steps.Session, error) {
 // SiteConnected implements steps.Agents.
 func (a *Agents) SiteConnected(context.Context, id.Site) (bool, error) { return a.Site, nil }
 
+// Down implements steps.Agents.
+func (a *Agents) Down(_ context.Context, n id.Node, ended steps.Session) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.sessions[n]; s.BootID == ended.BootID {
+		s.Connected = false
+		a.sessions[n] = s
+	}
+	return nil
+}
+
 // Revoke implements steps.Agents.
 func (a *Agents) Revoke(_ context.Context, n id.Node, _ string) error {
 	a.Gone(n)

@@ -69,7 +69,7 @@ func ensureRamdisk(ctx context.Context, c *Context, in Ramdisk) (any, error) {
 	window := c.Deadline.Sub(c.Step.StartedAt) / bootRounds
 	var first time.Time
 	for round := 1; ; round++ {
-		cycled, err := c.bootRamdisk(ctx, in, round, window)
+		cycled, err := c.bootRamdisk(ctx, in, now, round, window)
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +94,7 @@ func (c *Context) ramdiskRuns(now Session) bool {
 
 // bootRamdisk sends the machine into the ramdisk, and tells when it was asked to cycle. Each round has a token of its own: an
 // earlier one may have been spent by a boot that then died.
-func (c *Context) bootRamdisk(ctx context.Context, in Ramdisk, round int, window time.Duration) (time.Time, error) {
+func (c *Context) bootRamdisk(ctx context.Context, in Ramdisk, now Session, round int, window time.Duration) (time.Time, error) {
 	if err := c.setEntry(ctx, roundName("entry", round), roundName("token", round), c.Deadline); err != nil {
 		return time.Time{}, err
 	}
@@ -105,10 +105,26 @@ func (c *Context) bootRamdisk(ctx context.Context, in Ramdisk, round int, window
 	if _, err := c.bootFrom(ctx, device, roundName("boot-device", round)); err != nil {
 		return time.Time{}, err
 	}
+	if err := c.leave(ctx, now); err != nil {
+		return time.Time{}, err
+	}
 	_, sent, err := c.power(ctx, Power{Action: node.ActionCycle}, roundName("power-cycle", round), window)
 	// Asked for when its deadline less the window was; or earlier, where the step's deadline cut it: then there is no time
 	// for another round anyway.
 	return sent.NotAfter.Add(-window), err
+}
+
+// leave gives up the boot that the step has found: it is about to be ended. Where the step then fails, whoever looks next must
+// not take that boot's last sign of life for the ramdisk.
+func (c *Context) leave(ctx context.Context, now Session) error {
+	old := now.OpenedAt.Before(c.Step.StartedAt)
+	if before := c.Step.Before; before != nil {
+		old = now.BootID == before.BootID
+	}
+	if !old || !now.Connected {
+		return nil
+	}
+	return c.Ports.Agents.Down(ctx, c.Node.ID, now)
 }
 
 // rounds counts the rounds that were begun.

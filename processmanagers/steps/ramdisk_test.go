@@ -121,6 +121,25 @@ func TestAnOldRamdiskIsNoProof(t *testing.T) {
 	wants(t, "the OS", err, fault.Timeout, "")
 }
 
+// An attempt that has cycled the machine in vain is followed by another one. The boot that it ended was heard of lately, but is
+// no ramdisk any more.
+func TestTheNextAttemptDoesNotTrustTheBootThatThisOneEnded(t *testing.T) {
+	w := newWorld(t)
+	w.node.Power = node.PowerOff // as the workflow before has left it
+	w.session = steps.Session{Role: agentcommand.RoleRamdisk, BootID: "old", OpenedAt: start.Add(-time.Minute), Connected: true}
+	_, err := w.run("metal.ensureRamdisk", ``)
+	wants(t, "no boot comes up", err, fault.Timeout, "")
+	if w.node.Power != node.PowerOn {
+		t.Errorf("the machine was cycled, and is %q", w.node.Power)
+	}
+	w.boots(0, time.Minute)
+	result, err := w.run("metal.ensureRamdisk", ``)
+	wants(t, "again", err, "", "")
+	if !strings.Contains(string(result), `"bootId":"boot-1"`) {
+		t.Errorf("result %s", result)
+	}
+}
+
 func TestAMachineThatBootsItsDiskIsSentAgain(t *testing.T) {
 	w := newWorld(t)
 	w.boots(1, 25*time.Minute)

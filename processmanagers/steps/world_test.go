@@ -355,6 +355,14 @@ func (w *world) OfNode(context.Context, id.Node) (steps.Session, error) { return
 // SiteConnected implements steps.Agents.
 func (w *world) SiteConnected(context.Context, id.Site) (bool, error) { return w.siteUp, nil }
 
+// Down implements steps.Agents.
+func (w *world) Down(_ context.Context, _ id.Node, ended steps.Session) error {
+	if w.session.BootID == ended.BootID {
+		w.session.Connected = false
+	}
+	return nil
+}
+
 // Revoke implements steps.Agents.
 func (w *world) Revoke(_ context.Context, _ id.Node, reason string) error {
 	w.revoked = reason

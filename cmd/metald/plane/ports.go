@@ -8,6 +8,7 @@ import (
 
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
@@ -69,9 +70,10 @@ func (s stepImages) Resolve(ctx context.Context, tenant id.Tenant, ref string) (
 
 // stepAgents tells steps which agents there are.
 type stepAgents struct {
-	service *commands.Service
-	db      projections.DB
-	clock   func() time.Time
+	service  *commands.Service
+	db       projections.DB
+	presence *postgres.Presence
+	clock    func() time.Time
 }
 
 // OfNode implements steps.Agents.
@@ -98,6 +100,13 @@ func (s stepAgents) OfNode(ctx context.Context, n id.Node) (steps.Session, error
 func (s stepAgents) SiteConnected(ctx context.Context, at id.Site) (bool, error) {
 	connected, err := agents.SiteAgents(ctx, s.db, at)
 	return len(connected) > 0, err
+}
+
+// Down implements steps.Agents. A contact from before it does not undo it.
+func (s stepAgents) Down(ctx context.Context, _ id.Node, ended steps.Session) error {
+	return s.presence.Write(ctx, []agents.Contact{{
+		Agent: ended.Agent, BootID: ended.BootID, Role: agent.Role(ended.Role), Closed: "taken down",
+	}}, nil)
 }
 
 // Revoke implements steps.Agents.
