@@ -162,7 +162,8 @@ func newListImages(a *app) *cobra.Command {
 	var withdrawn bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List images, newest first", Args: cobra.NoArgs,
-		Long: withExits("Lists images, newest first: the tenants' own and the public ones.", remoteExits), Example: "  metalctl image list --name ubuntu",
+		Long:    withExits("Lists images, newest first: the tenants' own and the public ones.", remoteExits),
+		Example: "  metalctl image list --name ubuntu",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return fetchAll(a, imageKind, func(c *client.Client) ([]contract.Image, error) {
 				return client.Collect(c.Images(cmd.Context(), f.tenant, name, withdrawn), f.limit)

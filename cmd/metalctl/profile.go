@@ -160,7 +160,8 @@ the newest.`, remoteExits),
 			return a.profileCard(p)
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "as this tenant finds it (default: that of your credential); builtin: as it came with the program")
+	cmd.Flags().StringVar(&tenant, "tenant", "",
+		"as this tenant finds it (default: that of your credential); builtin: as it came with the program")
 	return cmd
 }
 

@@ -23,7 +23,8 @@ var (
 )
 
 // CreateProfile stores a version of a profile. Errors: INVALID_CONFIG with every issue, CONFLICT for a version in use.
-func (c *Client) CreateProfile(ctx context.Context, tenant string, document json.RawMessage, o ...Option) (contract.ProfileDocument, error) {
+func (c *Client) CreateProfile(ctx context.Context, tenant string, document json.RawMessage, o ...Option,
+) (contract.ProfileDocument, error) {
 	return call[contract.ProfileDocument](ctx, c, opCreateProfile, nil, nil, contract.NewProfile{Tenant: tenant, Profile: document}, o)
 }
 
@@ -33,7 +34,8 @@ func (c *Client) Profiles(ctx context.Context, tenant, profile string, o ...Opti
 }
 
 // GetProfile reads a version of a profile (0: the newest) as a tenant finds it (empty: the caller's own).
-func (c *Client) GetProfile(ctx context.Context, profile string, version int, tenant string, o ...Option) (contract.ProfileDocument, error) {
+func (c *Client) GetProfile(ctx context.Context, profile string, version int, tenant string, o ...Option,
+) (contract.ProfileDocument, error) {
 	q := given("tenant", tenant)
 	if version > 0 {
 		q.Set("version", strconv.Itoa(version))

@@ -153,7 +153,7 @@ type Attestation struct {
 	SignedDigest string         `json:"signedDigest" doc:"SHA-256 of signed, hexadecimal"`
 	ResultDigest string         `json:"resultDigest" doc:"SHA-256 of the agent's result as stored, hexadecimal"`
 	Signature    []byte         `json:"signature" doc:"Ed25519 over signed, base64"`
-	Verified     bool           `json:"verified" doc:"checked for this answer: the signature holds, and the disks are those of the signed result"`
+	Verified     bool           `json:"verified" doc:"checked now: the signature holds, and the disks are those of the signed result"`
 	Problem      string         `json:"problem,omitempty" doc:"why it is not verified"`
 }
 
