@@ -102,6 +102,6 @@ func writeFile(name string, from io.Reader) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	_, err = io.Copy(to, from) //nolint:gosec // a package that the operator chose
+	_, err = io.Copy(to, from)
 	return err
 }

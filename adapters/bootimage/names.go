@@ -2,8 +2,8 @@ package bootimage
 
 import "slices"
 
-// Modules are what a ramdisk has unless others are chosen: drivers, each of which is loaded where its device is, of network ports, disks and what they hang on, as servers
-// have them, and of the filesystems that an installed kernel is found on.
+// Modules are what a ramdisk has unless others are chosen: drivers of network ports, disks and what they hang on, as servers
+// have them, each of which is loaded where its device is; and the filesystems that an installed kernel is found on.
 func Modules() []string {
 	return slices.Concat(
 		// What everything else may ask for.

@@ -37,7 +37,8 @@ type ramdiskConfig struct {
 }
 
 func (c *ramdiskConfig) bind(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&c.source.Packages, "kernel-package", nil, "Debian package with a kernel and its modules; several where they are apart")
+	flags.StringArrayVar(&c.source.Packages, "kernel-package", nil,
+		"Debian package with a kernel and its modules; several where they are apart")
 	flags.StringVar(&c.source.Kernel, "kernel", "", "file with a kernel, instead of a package")
 	flags.StringVar(&c.source.Modules, "modules", "", "directory with that kernel's modules, such as /lib/modules/RELEASE")
 	flags.StringVar(&c.out, "out", "", "directory for the files; it is made where it is missing")

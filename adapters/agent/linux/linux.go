@@ -54,6 +54,7 @@ func (m *Machine) Hardware(context.Context) (node.Hardware, error) {
 	h := node.Hardware{
 		Manufacturer: m.dmi("sys_vendor"), Product: m.dmi("product_name"), Serial: m.dmi("product_serial"),
 		UUID: strings.ToLower(m.dmi("product_uuid")), Cores: cores, MemoryBytes: memory, NICs: m.nics(),
+		Devices: m.devices(),
 	}
 	for _, i := range blockdev.Scan(m.root) {
 		if i.Reported() == "" {

@@ -39,6 +39,14 @@ func server() fstest.MapFS {
 		"sys/class/net/ib0/type":                       "32\n",
 		"sys/class/net/ib0/address":                    "80:00:00\n",
 		"sys/class/net/ib0/device/x":                   "",
+		"sys/bus/pci/devices/0000:01:00.0/class":       "0x030200\n",
+		"sys/bus/pci/devices/0000:01:00.0/vendor":      "0x10de\n",
+		"sys/bus/pci/devices/0000:01:00.0/device":      "0x2330\n",
+		"sys/bus/pci/devices/0000:02:00.0/class":       "0x030000\n",
+		"sys/bus/pci/devices/0000:02:00.0/vendor":      "0x1a03\n",
+		"sys/bus/pci/devices/0000:03:00.0/class":       "0x120000\n",
+		"sys/bus/pci/devices/0000:03:00.0/vendor":      "0x1002\n",
+		"sys/bus/pci/devices/0000:03:00.0/device":      "0x74a1\n",
 		"sys/block/nvme0n1/size":                       "4096\n",
 		"sys/block/nvme0n1/wwid":                       "eui.01\n",
 		"sys/block/nvme0n1/device/model":               "Fast \n",
@@ -73,6 +81,9 @@ func TestInventory(t *testing.T) {
 	want := node.Hardware{
 		Manufacturer: "Acme", Serial: "SN1", UUID: "aaaa-bbbb", Cores: 2, MemoryBytes: 2 << 20,
 		NICs: []node.NIC{{MAC: "02:00:00:00:00:0a", Name: "eth0"}, {MAC: "02:00:00:00:00:0b", Name: "eth1"}},
+		Devices: []node.Device{
+			{Class: "gpu", Vendor: "10de", Product: "2330"}, {Class: "accelerator", Vendor: "1002", Product: "74a1"},
+		},
 		Disks: []node.Disk{
 			{Path: "/dev/nvme0n1", WWN: "eui.01", Model: "Fast", Serial: "N1", Bytes: 2 << 20},
 			{Path: "/dev/sda", WWN: "naa.5000", Model: "Slow", Serial: "S1", Bytes: 1 << 20},

@@ -97,3 +97,37 @@ func (m *Machine) memory() int64 {
 	}
 	return 0
 }
+
+// The classes of PCI devices that are told of.
+const (
+	pciDisplay     = 0x0300 // with a screen: also what a BMC draws on
+	pci3D          = 0x0302
+	pciOtherScreen = 0x0380
+	pciAccelerator = 0x12
+)
+
+// gpuVendors are whose display controllers are more than a screen: NVIDIA and AMD.
+var gpuVendors = map[string]bool{"10de": true, "1002": true}
+
+// devices are the PCI devices worth knowing, by the numbers of their vendors and products.
+func (m *Machine) devices() (out []node.Device) {
+	for _, name := range m.names("sys/bus/pci/devices") {
+		at := path.Join("sys/bus/pci/devices", name)
+		class, err := strconv.ParseUint(strings.TrimPrefix(m.text(at+"/class"), "0x"), 16, 32)
+		if err != nil {
+			continue
+		}
+		vendor, product := strings.TrimPrefix(m.text(at+"/vendor"), "0x"), strings.TrimPrefix(m.text(at+"/device"), "0x")
+		kind := ""
+		switch class >>= 8; {
+		case class == pci3D, (class == pciDisplay || class == pciOtherScreen) && gpuVendors[vendor]:
+			kind = "gpu"
+		case class>>8 == pciAccelerator:
+			kind = "accelerator"
+		default:
+			continue
+		}
+		out = append(out, node.Device{Class: kind, Vendor: vendor, Product: product})
+	}
+	return out
+}

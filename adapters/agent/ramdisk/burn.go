@@ -129,9 +129,8 @@ func burnMemory(ctx context.Context, areas [][]uint64, with agentcommand.Burnin,
 	began := time.Now()
 	part := agentcommand.BurnedPart{Name: "memory"}
 	steps := 2 * len(areas) * len(patterns)
-	step := 0
 	for done := false; !done && ctx.Err() == nil; {
-		step = 0
+		step := 0
 		for _, pattern := range patterns {
 			for check := range 2 {
 				place := uint64(0)

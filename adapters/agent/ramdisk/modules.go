@@ -17,7 +17,7 @@ type modules struct {
 	mu     sync.Mutex
 	all    []*module // needs before those that need them
 	byName map[string]*module
-	known  map[string]bool // devices that were looked at
+	known  map[string]bool // places of devices that were looked at
 }
 
 // module is one of them, as the list in the ramdisk has it.
@@ -73,13 +73,7 @@ func (m *modules) loadLocked(name string) {
 func (m *modules) plug(root fs.FS) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var fresh []string
-	for _, device := range devicesIn(root) {
-		if !m.known[device] {
-			m.known[device] = true
-			fresh = append(fresh, device)
-		}
-	}
+	fresh := devicesIn(root, m.known)
 	before := m.count()
 	for _, one := range m.all {
 		if !one.tried && (one.when == "device" && one.drives(fresh) || one.when == "always" && m.hasGround(one)) {
@@ -122,18 +116,37 @@ func (m *module) drives(devices []string) bool {
 	return false
 }
 
-// devicesIn are all devices as the kernel writes what they ask for.
-func devicesIn(root fs.FS) (out []string) {
-	for _, pattern := range []string{"sys/bus/*/devices/*/modalias", "sys/class/input/*/modalias", "sys/devices/system/cpu/modalias"} {
-		names, err := fs.Glob(root, pattern)
-		if err != nil {
-			continue // the patterns are well formed
+// devicesIn finds the devices that were not seen before, as the kernel writes what each asks for. On an emulated processor
+// reading is slow, and there are hundreds: each is read once.
+func devicesIn(root fs.FS, seen map[string]bool) (out []string) {
+	look := func(name string) {
+		if seen[name] {
+			return
 		}
-		for _, name := range names {
-			if text := readText(root, name); text != "" {
-				out = append(out, text)
-			}
+		seen[name] = true
+		if text := readText(root, name+"/modalias"); text != "" {
+			out = append(out, text)
 		}
+	}
+	for _, bus := range namesIn(root, "sys/bus") {
+		for _, device := range namesIn(root, "sys/bus/"+bus+"/devices") {
+			look("sys/bus/" + bus + "/devices/" + device)
+		}
+	}
+	for _, device := range namesIn(root, "sys/class/input") {
+		look("sys/class/input/" + device)
+	}
+	look("sys/devices/system/cpu")
+	return out
+}
+
+func namesIn(root fs.FS, directory string) (out []string) {
+	entries, err := fs.ReadDir(root, directory)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		out = append(out, e.Name())
 	}
 	return out
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/better-compute/metal/adapters/agent"
-	"github.com/better-compute/metal/adapters/agentapi/protocol"
 	"github.com/better-compute/metal/adapters/netboot"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
@@ -86,10 +85,9 @@ func (l *Life) correct(server time.Time) {
 // token fetches the join token that the boot's reference stands for, asking again while the site's agent is away.
 func (l *Life) token(ctx context.Context) (string, error) {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	claims := protocol.Claims{}
 	for {
-		var err error
-		if claims, err = l.Machine.Claims(ctx); err == nil {
+		claims, err := l.Machine.Claims(ctx)
+		if err == nil {
 			var token string
 			if token, err = netboot.FetchToken(ctx, client, l.Settings.Boot, claims.MACs, claims.ProductUUID); err == nil {
 				return token, nil

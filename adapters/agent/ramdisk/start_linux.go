@@ -112,14 +112,17 @@ func mountAll() error {
 	return nil
 }
 
-// loadModules reads the list of modules. A driver without its hardware refuses; that is no fault.
+// openModules reads the list of modules. A driver without its hardware refuses; that is no fault.
 func (h *host) openModules(root fs.FS) *modules {
 	m := parseModules(readText(root, strings.TrimPrefix(h.moduleList, "/")))
 	m.insert = func(file string) error {
-		if err := loadModule(file); err != nil && !errors.Is(err, unix.EEXIST) {
-			return err
+		began := time.Now()
+		err := loadModule(file)
+		h.log.Debug("driver", "file", file, "took", time.Since(began).Round(time.Millisecond).String(), "error", err)
+		if errors.Is(err, unix.EEXIST) {
+			return nil
 		}
-		return nil
+		return err
 	}
 	m.failed = func(name string, err error) {
 		if errors.Is(err, unix.ENODEV) {
@@ -148,7 +151,7 @@ func (h *host) plug(ctx context.Context, m *modules, root fs.FS, background *syn
 		}
 		pause(ctx, plugEvery)
 	}
-	h.log.Info("modules", "loaded", m.count(), "took", time.Since(began).Round(time.Millisecond).String())
+	h.log.Info("drivers", "loaded", m.count(), "took", time.Since(began).Round(time.Millisecond).String())
 	background.Go(func() {
 		for time.Since(began) < plugUntil && pause(ctx, plugLate) {
 			m.plug(root)

@@ -111,7 +111,7 @@ func EraseATA(to ATATransport, progress disk.Progress) error {
 	case s.enabled:
 		return fmt.Errorf("the disk has a password that is not this agent's: %w", disk.ErrUnsupported)
 	}
-	if err := withPassword(to, ataSetPassword, 0); err != nil {
+	if err := withPassword(to, ataSetPassword); err != nil {
 		return fmt.Errorf("set the password of the erase: %w", err)
 	}
 	progress(0, "ATA security erase")
@@ -131,7 +131,7 @@ func eraseUnit(to ATATransport, s security) error {
 	if _, err := to.Run(ATACommand{Command: ataErasePrepare, Timeout: ataTimeout}, nil); err != nil {
 		return fmt.Errorf("prepare the erase: %w", err)
 	}
-	data := secret(0)
+	data := secret()
 	if s.enhanced {
 		data[0] |= 2
 	}
@@ -154,7 +154,7 @@ func ResumeATA(to ATATransport) error {
 	case !s.supported || !s.enabled:
 		return nil
 	case !s.locked:
-		if err := withPassword(to, ataDisable, 0); err != nil && !errors.Is(err, ErrATAAborted) {
+		if err := withPassword(to, ataDisable); err != nil && !errors.Is(err, ErrATAAborted) {
 			return fmt.Errorf("take the password of the erase away: %w", err)
 		}
 		return nil // aborted: it is somebody else's password, and the disk is open
@@ -179,27 +179,26 @@ func open(to ATATransport) error {
 	}
 	s := securityOf(identity)
 	if s.locked {
-		if err := withPassword(to, ataUnlock, 0); err != nil {
+		if err := withPassword(to, ataUnlock); err != nil {
 			return fmt.Errorf("unlock: %w", err)
 		}
 	}
 	if s.enabled {
-		if err := withPassword(to, ataDisable, 0); err != nil {
+		if err := withPassword(to, ataDisable); err != nil {
 			return fmt.Errorf("take the password of the erase away: %w", err)
 		}
 	}
 	return nil
 }
 
-func withPassword(to ATATransport, command, control uint8) error {
-	_, err := to.Run(ATACommand{Command: command, Count: 1, Write: true, Timeout: ataTimeout}, secret(control))
+func withPassword(to ATATransport, command uint8) error {
+	_, err := to.Run(ATACommand{Command: command, Count: 1, Write: true, Timeout: ataTimeout}, secret())
 	return err
 }
 
 // secret is the block that a password travels in; the user's, not the master's.
-func secret(control uint8) []byte {
+func secret() []byte {
 	data := make([]byte, 512)
-	data[0] = control
 	copy(data[2:34], password)
 	return data
 }

@@ -94,12 +94,11 @@ func (d *Device) ReadAt(p []byte, offset int64) (int, error) {
 		return 0, io.EOF
 	}
 	wanted := min(int64(len(p)), d.info.Bytes-offset)
-	n := 0
-	if direct == nil {
-		n, err = file.ReadAt(p[:wanted], offset)
-	} else {
-		n, err = d.readDirect(direct, p[:wanted], offset)
+	read := func() (int, error) { return file.ReadAt(p[:wanted], offset) }
+	if direct != nil {
+		read = func() (int, error) { return d.readDirect(direct, p[:wanted], offset) }
 	}
+	n, err := read()
 	if err == nil && n < len(p) {
 		err = io.EOF
 	}
