@@ -74,14 +74,6 @@ func TestALifeUnderUEFI(t *testing.T) {
 	b.Verify()
 }
 
-// Without any right in a network: QEMU's own, whose DHCP names the script of the machine. The site's agent serves HTTP only.
-func TestReadyOverUserNetworking(t *testing.T) {
-	b := Start(t)
-	m := b.Add(func(s *qemu.Spec) { s.Network = "user,bootfile=" + b.Boot + "/boot/" + s.MAC })
-	ready(t, b, m)
-	b.Verify()
-}
-
 // ready hands a machine with a used disk over.
 func ready(t *testing.T, b *Bench, m *Machine) {
 	t.Helper()
