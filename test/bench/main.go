@@ -50,6 +50,8 @@ var figures = []figure{
 	{"GET a list of 100, 16 callers", "≥ 0.07 × pgbench with 64 clients", api(16, 0.07, time.Second, list)},
 	// 1,000 lives a minute where pgbench with 64 clients reaches 14,000/s.
 	{"machines' lives", "≥ 0.07 lives/min × pgbench with 64 clients, ≤ 0.1 CPU-s of metald and PostgreSQL per life", lives},
+	{"fleet at rest, 10,000 nodes", "≤ 100 CPU-ms/min of metald and PostgreSQL, no transaction per node, metald ≤ 200 MiB", rest},
+	{"kill -9 of one of two replicas", "≤ 5 s until what it held goes on; every life comes to its end", takeover},
 }
 
 // bench is what measurements share.
