@@ -118,7 +118,7 @@ func (m *Machine) devices() (out []node.Device) {
 			continue
 		}
 		vendor, product := strings.TrimPrefix(m.text(at+"/vendor"), "0x"), strings.TrimPrefix(m.text(at+"/device"), "0x")
-		kind := ""
+		var kind string
 		switch class >>= 8; {
 		case class == pci3D, (class == pciDisplay || class == pciOtherScreen) && gpuVendors[vendor]:
 			kind = "gpu"
