@@ -80,7 +80,7 @@ fmt-check: ## fail where a Go file is not formatted
 
 .PHONY: lint
 lint: $(LINT) ## golangci-lint with .golangci.yml
-	$(LINT) run ./...
+	$(LINT) run --allow-parallel-runners ./...
 
 .PHONY: golden
 golden: ## write generated documents and golden files again; look at the difference before you commit it
