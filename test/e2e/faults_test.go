@@ -464,12 +464,13 @@ func siteAway(t *testing.T, l *lab.Lab, m sim.Listed) {
 	node := deployed(t, l, m)
 	l.SiteAgent.Kill()
 	l.Undeploy(node, "quick")
-	n, err := l.Await(t.Context(), l.Client, node, lab.Patience, "released by a workflow", func(n contract.Node) (bool, error) {
+	_, err := l.Await(t.Context(), l.Client, node, lab.Patience, "released by a workflow", func(n contract.Node) (bool, error) {
 		return n.Workflow != "", nil
 	})
 	must(t, err)
 	<-time.After(5 * time.Second) // nothing is to happen, for as long as that
-	if n, err = l.Client.GetNode(t.Context(), node); err != nil || n.Provision != "releasing" {
+	n, err := l.Client.GetNode(t.Context(), node)
+	if err != nil || n.Provision != "releasing" {
 		t.Fatalf("without its site's agent: %+v, %v", n, err)
 	}
 	if v := l.Machine(m.Name).View; v.Running != sim.OS {

@@ -22,6 +22,7 @@ func TestTakeover(t *testing.T) {
 	for _, n := range nodes {
 		l.WaitState(n, "ready")
 	}
+	t.Log("ready")
 	l.Planes[1].Start()
 	for _, n := range nodes {
 		l.Deploy(n)
@@ -31,6 +32,7 @@ func TestTakeover(t *testing.T) {
 	for _, n := range nodes {
 		l.WaitState(n, "deployed")
 	}
+	t.Log("deployed")
 	l.Planes[0].Start()
 	l.Verify()
 }

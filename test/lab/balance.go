@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // balance passes connections on to servers in turn, to the next one where one does not answer: as what stands before several
@@ -54,7 +53,7 @@ func (b *balancer) pass(from net.Conn) {
 	}
 	first := b.turn.Add(1)
 	for i := range b.servers {
-		to, err := net.DialTimeout("tcp", b.servers[(int(first)+i)%len(b.servers)], time.Second)
+		to, err := dial(b.servers[(int(first)+i)%len(b.servers)])
 		if err != nil {
 			continue
 		}

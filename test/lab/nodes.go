@@ -98,7 +98,8 @@ func (l *Lab) WaitState(node string, states ...string) contract.Node {
 }
 
 // AwaitState is WaitState for goroutines that are not the test's, over any replica.
-func (l *Lab) AwaitState(ctx context.Context, c *client.Client, node string, within time.Duration, states ...string) (contract.Node, error) {
+func (l *Lab) AwaitState(ctx context.Context, c *client.Client, node string, within time.Duration, states ...string,
+) (contract.Node, error) {
 	return l.Await(ctx, c, node, within, strings.Join(states, " or "), func(n contract.Node) (bool, error) {
 		if slices.Contains(states, n.Provision) {
 			return true, nil

@@ -71,7 +71,7 @@ func Path(t testing.TB, name string) string {
 }
 
 func build() (string, error) {
-	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	root, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +79,7 @@ func build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./cmd/...")
+	c := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-o", dir+"/", "./cmd/...")
 	c.Dir, c.Env = strings.TrimSpace(string(root)), append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", errors.Join(fmt.Errorf("%w: %s", err, out), os.RemoveAll(dir))
@@ -127,7 +127,7 @@ const startPatience = 90 * time.Second
 
 // Run is Start for goroutines that are not the test's.
 func (p *Program) Run() error {
-	p.cmd, p.exited = exec.Command(p.path, p.args...), make(chan struct{})
+	p.cmd, p.exited = exec.CommandContext(context.Background(), p.path, p.args...), make(chan struct{})
 	p.cmd.Env = append(os.Environ(), p.environ...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	endWithParent(p.cmd)
@@ -206,7 +206,7 @@ func (r *record) end(lines int) string {
 
 // run runs one command line to its end.
 func run(t testing.TB, name string, environ []string, args ...string) (string, error) {
-	c := exec.Command(Path(t, name), args...)
+	c := exec.CommandContext(context.Background(), Path(t, name), args...)
 	c.Env = append(os.Environ(), environ...)
 	out, err := c.CombinedOutput()
 	if err != nil {
@@ -236,7 +236,7 @@ func Poll(within time.Duration, what string, try func() error) error {
 
 // ready asks metald whether it is.
 func ready(address string) error {
-	conn, err := net.DialTimeout("tcp", address, time.Second)
+	conn, err := dial(address)
 	if err != nil {
 		return err
 	}
@@ -254,9 +254,13 @@ func ready(address string) error {
 	return nil
 }
 
+func dial(address string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", address)
+}
+
 // listening tells whether something listens at an address.
 func listening(address string) error {
-	conn, err := net.DialTimeout("tcp", address, time.Second)
+	conn, err := dial(address)
 	if err != nil {
 		return err
 	}

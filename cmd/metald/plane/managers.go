@@ -40,7 +40,8 @@ func (p *plane) manage(c Config, catalog *steps.Catalog, gateway string, seen fu
 	ports := steps.Ports{
 		Tokens:  stepTokens{service: p.service, clock: p.clock.Now},
 		Secrets: stepSecrets{p.secrets}, Images: stepImages{p.service},
-		Agents: stepAgents{service: p.service, db: p.stores.Pool, presence: p.presence, clock: p.clock.Now}, Nodes: workflow.Nodes{Service: p.service},
+		Agents: stepAgents{service: p.service, db: p.stores.Pool, presence: p.presence, clock: p.clock.Now},
+		Nodes:  workflow.Nodes{Service: p.service},
 		Config: steps.Config{
 			GatewayURL: gateway, CASHA256: p.ca.Fingerprint(), Kernel: c.Kernel, Initrd: c.Initrd, KernelArgs: c.KernelArgs,
 			Templates: c.Extensions.Templates,
