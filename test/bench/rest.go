@@ -48,6 +48,11 @@ func rest(ctx context.Context, b *bench) (_ result, err error) {
 	if err != nil {
 		return result{}, err
 	}
+	if b.explain {
+		if _, err := p.database.Exec(ctx, "SELECT pg_stat_statements_reset()"); err != nil {
+			return result{}, err
+		}
+	}
 	begun := time.Now()
 	select {
 	case <-time.After(max(b.period*time.Duration(b.rounds), 15*time.Second)):
@@ -193,5 +198,13 @@ func settled(ctx context.Context, db *pgxpool.Pool) error {
 			return err
 		}
 	}
-	return nil
+	select {
+	case <-time.After(lateStatistics):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
+
+// lateStatistics is how long a server process may keep what it did to itself before it tells the statistics.
+const lateStatistics = 12 * time.Second
