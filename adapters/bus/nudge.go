@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -64,7 +65,11 @@ func (b *Bus) next(ctx context.Context, head event.Position) (event.Position, er
 	return b.log.Head(ctx)
 }
 
+// publish tells the followers, unless all of them are there: a log at rest nudges nobody.
 func (b *Bus) publish(head event.Position) {
+	if !slices.ContainsFunc(b.followers, func(f *follower) bool { return f.Position() < head }) {
+		return
+	}
 	m := message.NewMessage(watermill.NewUUID(), message.Payload(head.String()))
 	if err := b.pubsub.Publish(advanced, m); err != nil { // it was closed under us: the router is going down
 		b.options.Logger.Debug("nudge not delivered", "component", "bus", "error", err)
