@@ -88,18 +88,21 @@ func (s stepAgents) OfNode(ctx context.Context, n id.Node) (steps.Session, error
 	}
 	session := steps.Session{Agent: of, Role: agentcommand.Role(now.Role), BootID: now.BootID, OpenedAt: now.SessionAt}
 	boot, role, connected, err := agents.Connected(ctx, s.db, of)
+	if err != nil { // a database that is away fails no step
+		return steps.Session{}, postgres.Fault(err)
+	}
 	if boot == now.BootID && role == now.Role {
 		session.Connected = connected
 	} else { // signs of life are written now and then: of a session that has just been opened, its event is the first
 		session.Connected = now.Revoked == "" && s.clock().Sub(now.SessionAt) < agents.Alive
 	}
-	return session, err
+	return session, nil
 }
 
 // SiteConnected implements steps.Agents.
 func (s stepAgents) SiteConnected(ctx context.Context, at id.Site) (bool, error) {
 	connected, err := agents.SiteAgents(ctx, s.db, at)
-	return len(connected) > 0, err
+	return len(connected) > 0, postgres.Fault(err)
 }
 
 // Down implements steps.Agents. A contact from before it does not undo it.
