@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -133,15 +134,9 @@ func eventually(t *testing.T, within time.Duration, what string, try func() erro
 	}
 }
 
-// freePort is a port that was free a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return lab.FreeAddress(t)
 }
 
 // dataDir is a directory through which the database's account can pass.
@@ -191,6 +186,19 @@ func enroll(t *testing.T, c *client.Client, pool, address string) contract.Node 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return n
+}
+
+// settled waits until an enrolled node has its workflow. That waits for an agent of the site, and there is none: from then on only
+// those who are asked to change the node.
+func settled(t *testing.T, c *client.Client, n contract.Node) contract.Node {
+	t.Helper()
+	eventually(t, time.Minute, "the node to have its workflow", func() (err error) {
+		if n, err = c.GetNode(context.Background(), n.ID); err == nil && n.Workflow == "" {
+			err = errors.New("it has none")
+		}
+		return err
+	})
 	return n
 }
 

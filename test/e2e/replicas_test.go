@@ -7,19 +7,10 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/google/uuid"
-
-	"github.com/better-compute/metal/adapters/authz"
-	eventlog "github.com/better-compute/metal/adapters/eventstore/postgres"
 	"github.com/better-compute/metal/adapters/httpapi/client"
 	"github.com/better-compute/metal/adapters/httpapi/contract"
-	"github.com/better-compute/metal/adapters/postgres"
-	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/fault"
-	"github.com/better-compute/metal/domain/id"
-	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/test/pgtest"
 )
 
@@ -59,7 +50,7 @@ func twoReplicas(t *testing.T) (a, b *client.Client, dsn string) {
 func TestTwoReplicasOneWinner(t *testing.T) {
 	a, b, _ := twoReplicas(t)
 	ctx := context.Background()
-	n := enroll(t, a, estate(t, a).ID, "10.0.0.1")
+	n := settled(t, a, enroll(t, a, estate(t, a).ID, "10.0.0.1"))
 	for round := range 100 {
 		reason, seen := strconv.Itoa(round), client.IfMatch(n.Version)
 		won := race(t,
@@ -76,18 +67,17 @@ func TestTwoReplicasOneWinner(t *testing.T) {
 
 // Two replicas get verbs that exclude each other, and nobody names a version: the state table lets one through.
 func TestTwoReplicasOneVerbOfTheTable(t *testing.T) {
-	a, b, dsn := twoReplicas(t)
+	a, b, _ := twoReplicas(t)
 	ctx := context.Background()
 	pool := estate(t, a)
-	manager := processManager(t, dsn)
 	for round := range 20 {
-		n := enroll(t, a, pool.ID, "10.0.1."+strconv.Itoa(round+1))
-		manager.ready(t, n.ID)
+		n := settled(t, a, enroll(t, a, pool.ID, "10.0.1."+strconv.Itoa(round+1)))
+		if _, err := a.Abort(ctx, n.ID, contract.Reason{Reason: "the wrong rack"}); err != nil {
+			t.Fatal(err)
+		}
 		won := race(t,
-			func() (contract.Node, error) {
-				return a.Deploy(ctx, n.ID, contract.Deploy{Profile: "image-host", Version: 1})
-			},
-			func() (contract.Node, error) { return b.Retire(ctx, n.ID, contract.Wipe{}) })
+			func() (contract.Node, error) { return a.Recover(ctx, n.ID) },
+			func() (contract.Node, error) { return b.Abandon(ctx, n.ID, contract.Reason{Reason: "it is gone"}) })
 		if len(won) != 1 {
 			t.Fatalf("round %d: won %+v", round, won)
 		}
@@ -124,70 +114,4 @@ func race(t *testing.T, contenders ...func() (contract.Node, error)) (won []cont
 		}
 	}
 	return won
-}
-
-// manager does by hand what process managers do: it runs workflows to their end.
-type manager struct{ *commands.Service }
-
-func processManager(t *testing.T, dsn string) manager {
-	t.Helper()
-	pool, err := postgres.Open(context.Background(), dsn, postgres.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	registry, err := commands.Registry()
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := eventlog.New(context.Background(), pool, registry, eventlog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(log.Close)
-	authorizer, err := authz.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return manager{commands.New(log, authorizer, nil, time.Now)} // it stores no secret
-}
-
-// ready runs the three workflows that lead from enrolling to ready.
-func (m manager) ready(t *testing.T, text string) {
-	t.Helper()
-	n, err := id.Parse[id.Node](text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, disk := context.Background(), node.Disk{WWN: "0x5000c500a1b2c3d4"}
-	for _, does := range []func(id.Workflow) error{
-		func(id.Workflow) error { return nil },
-		func(id.Workflow) error {
-			_, err := m.RecordHardware(ctx, system(), n, node.InBand, node.Hardware{Disks: []node.Disk{disk}})
-			return err
-		},
-		func(w id.Workflow) error {
-			_, err := m.AttestWipe(ctx, system(), n, node.Wipe{
-				Workflow: w, Signed: true, Method: node.WipeQuick,
-				Disks: []node.WipedDisk{{Disk: disk, Method: node.WipeQuick, ReadBack: true}},
-			})
-			return err
-		},
-	} {
-		started, err := m.StartWorkflow(ctx, system(), n, node.Profile{ID: "metal", Version: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := started.State.Workflow.ID
-		if err := does(w); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.Complete(ctx, system(), n, w, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func system() commands.Call {
-	return commands.Call{Actor: commands.Actor{System: true}, Command: uuid.Must(uuid.NewV7())}
 }

@@ -152,7 +152,7 @@ func (l *Lab) site() {
 // simulate starts the simulated machines.
 func (l *Lab) simulate() {
 	l.T.Helper()
-	l.control = freeAddress(l.T)
+	l.control = FreeAddress(l.T)
 	l.Sim = newProgram(l.T, "metalsim", nil, append([]string{
 		"--machines", strconv.Itoa(l.options.Machines), "--boot-url", l.Boot, "--control", l.control, "--verbose",
 		"--disk-bytes", strconv.Itoa(diskBytes), "--images", filepath.Join(l.dir, "images"), "--images-listen", l.images,

@@ -132,7 +132,7 @@ func (l *Lab) planes() {
 	}
 	l.Gateway = "https://" + front
 	for _, gateway := range gateways {
-		api := freeAddress(l.T)
+		api := FreeAddress(l.T)
 		l.urls = append(l.urls, "http://"+api)
 		p := newProgram(l.T, "metald", []string{"METAL_POSTGRES=" + l.DSN}, append([]string{
 			"serve", "--insecure-http", "--listen", api, "--gateway-listen", gateway, "--gateway-url", l.Gateway,

@@ -166,11 +166,18 @@ func (l *Lab) AwaitEvent(node string, after uint64, what string, wanted func(con
 	return contract.Event{}
 }
 
-// Workflow is the newest workflow of a node.
-func (l *Lab) Workflow(node string) contract.Workflow {
+// Workflow is the active workflow of a node, or else the newest.
+func (l *Lab) Workflow(node string) (w contract.Workflow) {
 	l.T.Helper()
 	n, err := l.Client.GetNode(l.T.Context(), node)
 	l.must(err)
+	if n.Workflow != "" { // the node has it a moment before it is made
+		l.must(Poll(Patience, n.Workflow, func() (err error) {
+			w, err = l.Client.GetWorkflow(l.T.Context(), n.Workflow)
+			return err
+		}))
+		return w
+	}
 	for w, err := range l.Client.NodeWorkflows(l.T.Context(), node, nil, client.AtPosition(n.Position)) {
 		l.must(err)
 		whole, err := l.Client.GetWorkflow(l.T.Context(), w.ID)

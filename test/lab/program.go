@@ -267,8 +267,8 @@ func listening(address string) error {
 	return conn.Close()
 }
 
-// freeAddress was free a moment ago.
-func freeAddress(t testing.TB) string {
+// FreeAddress was free a moment ago.
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	return freeAddressOf(t, "127.0.0.1")
 }
