@@ -19,22 +19,27 @@ type Table[R any] struct {
 	load, save, remove string
 }
 
-// NewTable describes a table with a primary key of one text column. A type R that is not a struct is a bug: it
-// panics.
+// NewTable describes a table with a primary key of one text column. A field tagged once:"true" is written when its row is
+// made and is empty in a row that was loaded: for what is large and never changes. A type R that is not a struct is a bug:
+// it panics.
 func NewTable[R any](name, key string) Table[R] {
-	var columns, excluded []string
+	var columns, changing []string
 	shape := reflect.TypeFor[R]()
 	for i := range shape.NumField() {
 		column, _, _ := strings.Cut(shape.Field(i).Tag.Get("json"), ",")
 		columns = append(columns, column)
-		excluded = append(excluded, "excluded."+column)
+		if shape.Field(i).Tag.Get("once") == "" {
+			changing = append(changing, column)
+		}
 	}
-	list := strings.Join(columns, ", ")
+	all, list := strings.Join(columns, ", "), strings.Join(changing, ", ")
 	return Table[R]{
 		name: name, key: key,
-		load: fmt.Sprintf(`SELECT %s, to_json(t) FROM %s t WHERE %s = ANY($1)`, key, name, key),
+		load: fmt.Sprintf(`SELECT t.%s, to_json(r) FROM %s t, LATERAL (SELECT t.%s) r WHERE t.%s = ANY($1)`,
+			key, name, strings.Join(changing, ", t."), key),
 		save: fmt.Sprintf(`INSERT INTO %s (%s) SELECT %s FROM json_populate_recordset(NULL::%s, $1)
-			ON CONFLICT (%s) DO UPDATE SET (%s) = ROW(%s)`, name, list, list, name, key, list, strings.Join(excluded, ", ")),
+			ON CONFLICT (%s) DO UPDATE SET (%s) = ROW(excluded.%s)`,
+			name, all, all, name, key, list, strings.Join(changing, ", excluded.")),
 		remove: fmt.Sprintf(`DELETE FROM %s WHERE %s = ANY($1)`, name, key),
 	}
 }

@@ -44,7 +44,7 @@ type row struct {
 	Position  event.Position `json:"position"`
 	UpdatedAt time.Time      `json:"updated_at"`
 	State     string         `json:"state"`
-	Document  string         `json:"document"`
+	Document  string         `json:"document" once:"true"` // of the event that made the workflow
 }
 
 func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {

@@ -36,7 +36,7 @@ type plane struct {
 }
 
 // startPlane runs metald over a fresh database.
-func (b *bench) startPlane(ctx context.Context, level string) (*plane, error) {
+func (b *bench) startPlane(ctx context.Context) (*plane, error) {
 	pool, dsn, err := b.database(ctx)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (b *bench) startPlane(ctx context.Context, level string) (*plane, error) {
 		pool.Close()
 		return nil, err
 	}
-	p, err := b.startReplica(ctx, dsn, gateway, "https://"+gateway, level)
+	p, err := b.startReplica(ctx, dsn, gateway, "https://"+gateway, "info")
 	if err != nil {
 		pool.Close()
 		return nil, err
@@ -180,7 +180,7 @@ func load(ctx context.Context, callers int, period time.Duration, do func(ctx co
 func api(callers int, promised float64, p99 time.Duration, request func(p *plane, caller, turn int) (method, path, body string),
 ) func(context.Context, *bench) (result, error) {
 	return func(ctx context.Context, b *bench) (_ result, err error) {
-		p, err := b.startPlane(ctx, "info")
+		p, err := b.startPlane(ctx)
 		if err != nil {
 			return result{}, err
 		}

@@ -30,7 +30,7 @@ func lives(ctx context.Context, b *bench) (_ result, err error) {
 	if err != nil {
 		return result{}, err
 	}
-	p, err := b.startPlane(ctx, "info")
+	p, err := b.startPlane(ctx)
 	if err != nil {
 		return result{}, err
 	}
@@ -301,7 +301,7 @@ func explainSteps(ctx context.Context, db *pgxpool.Pool, per float64) error {
 		WITH told AS (SELECT stream, type, recorded_at AS at, convert_from(data, 'UTF8')::jsonb AS data FROM events
 			WHERE stream LIKE 'workflow-%'),
 		profiles AS (SELECT stream, data->'profile'->>'id' AS profile FROM told WHERE type = 'workflow.created'),
-		steps AS (SELECT stream, data->>'step' AS step, min(at) FILTER (WHERE type = 'workflow.step.started') AS began,
+		steps AS (SELECT stream, data->>'stepId' AS step, min(at) FILTER (WHERE type = 'workflow.step.started') AS began,
 			max(at) FILTER (WHERE type = 'workflow.step.succeeded') AS ended FROM told GROUP BY 1, 2)
 		SELECT coalesce(profile, '') || ' ' || step, count(*), round(avg(extract(epoch FROM ended - began) * 1000))::bigint
 		FROM steps JOIN profiles USING (stream) WHERE ended IS NOT NULL AND step IS NOT NULL

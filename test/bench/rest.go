@@ -29,7 +29,7 @@ const (
 
 // rest measures a control plane that has many nodes and nothing to do.
 func rest(ctx context.Context, b *bench) (_ result, err error) {
-	p, err := b.startPlane(ctx, "info")
+	p, err := b.startPlane(ctx)
 	if err != nil {
 		return result{}, err
 	}

@@ -75,7 +75,7 @@ func (b *bench) openSite(ctx context.Context, p *plane, machines int) (_ *site, 
 	if err := b.startSite(ctx, p, s, place.ID, machines); err != nil {
 		return nil, err
 	}
-	return s, s.image(ctx, b, private)
+	return s, s.image(ctx, private)
 }
 
 // hurry makes the shipped commissioning the tenant's own, with one short pass over each disk: machines that answer at once
@@ -153,7 +153,7 @@ func (b *bench) startSite(ctx context.Context, p *plane, s *site, place string, 
 func osImage() []byte { return sim.OSImage(siteImageBytes, "bench OS") }
 
 // image registers host@1, which the shipped profile image-host writes.
-func (s *site) image(ctx context.Context, b *bench, key ed25519.PrivateKey) error {
+func (s *site) image(ctx context.Context, key ed25519.PrivateKey) error {
 	url, err := s.sim.said(ctx, regexp.MustCompile(`(http://\S+/os\.raw)`))
 	if err != nil {
 		return err

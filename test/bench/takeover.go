@@ -18,7 +18,7 @@ const (
 
 // takeover kills one of two replicas in the midst of lives, and measures until everything that it worked on goes on.
 func takeover(ctx context.Context, b *bench) (_ result, err error) {
-	p, err := b.startPlane(ctx, "info")
+	p, err := b.startPlane(ctx)
 	if err != nil {
 		return result{}, err
 	}
