@@ -19,6 +19,7 @@ import (
 
 // Everything that goes wrong with a machine, its controller, its agents and its site, each on a machine of its own, at one time.
 func TestFaults(t *testing.T) {
+	t.Parallel() // with the other tests that wait for machines
 	cases := []struct {
 		name string
 		run  func(t *testing.T, l *lab.Lab, m sim.Listed)
@@ -295,7 +296,7 @@ func abort(t *testing.T, l *lab.Lab, node, state string) {
 		return n.Provision == state && n.Workflow != "", nil
 	})
 	must(t, err)
-	workflow := l.Workflow(node).ID
+	workflow := running(t, l, node).ID // one that has not begun owes no cleanup
 	n, err := l.Client.Abort(t.Context(), node, contract.Reason{Reason: "the wrong rack"})
 	must(t, err)
 	if n.Provision != "failed" || n.FailedFrom != state || !n.Maintenance {
@@ -320,20 +321,25 @@ func abort(t *testing.T, l *lab.Lab, node, state string) {
 	}
 }
 
+// running waits until a node's workflow has begun.
+func running(t *testing.T, l *lab.Lab, node string) (w contract.Workflow) {
+	t.Helper()
+	must(t, lab.Poll(lab.Patience, "the workflow to run", func() error {
+		if w = l.Workflow(node); w.State != "running" {
+			return fmt.Errorf("it is %s", w.State)
+		}
+		return nil
+	}))
+	return w
+}
+
 func pauseAndResume(t *testing.T, l *lab.Lab, m sim.Listed) {
 	node := l.EnrollOne(m)
 	_, err := l.Await(t.Context(), l.Client, node, lab.Patience, "inspected", func(n contract.Node) (bool, error) {
 		return n.Provision == "inspecting" && n.Workflow != "", nil
 	})
 	must(t, err)
-	w := l.Workflow(node)
-	must(t, lab.Poll(lab.Patience, "it to run", func() error {
-		if w = l.Workflow(node); w.State != "running" {
-			return fmt.Errorf("it is %s", w.State)
-		}
-		return nil
-	}))
-	w, err = l.Client.PauseWorkflow(t.Context(), w.ID)
+	w, err := l.Client.PauseWorkflow(t.Context(), running(t, l, node).ID)
 	must(t, err)
 	must(t, lab.Poll(lab.Patience, "the step in flight to finish", func() error {
 		if w, err = l.Client.GetWorkflow(t.Context(), w.ID); err != nil {

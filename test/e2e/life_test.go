@@ -22,6 +22,7 @@ import (
 // Six machines with the controllers of several makers live a whole life, from a cable to a proof that nothing is left. What is
 // claimed is looked up on the machines themselves.
 func TestLife(t *testing.T) {
+	t.Parallel() // with the other tests that wait for machines
 	l := lab.Start(t, lab.Options{Machines: 6})
 	nodes := l.Enroll()
 	for _, n := range nodes {

@@ -63,7 +63,7 @@ func (s stepImages) Resolve(ctx context.Context, tenant id.Tenant, ref string) (
 		return steps.Image{}, err
 	}
 	return steps.Image{
-		ID: found.Image, Name: found.Ref().String(), URL: found.URL, Digest: found.Digest, Format: string(found.Format),
+		ID: found.Image, Name: found.Ref().String(), URL: found.URL, Digest: found.Digest, Format: found.Format,
 		Bytes: found.Bytes, Signature: found.Signature, Signer: found.SignerKey,
 	}, nil
 }
