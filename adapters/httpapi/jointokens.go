@@ -57,19 +57,19 @@ func (a *API) createJoinToken(ctx context.Context, in *creates[contract.NewJoinT
 func joinTokenFacts(b contract.NewJoinToken, now time.Time) (jointoken.Minted, error) {
 	facts := jointoken.Minted{Role: jointoken.Role(b.Role), MaxUses: b.MaxUses, Labels: b.Labels}
 	var wrong issues
-	at := func(path, text string, read func() error) {
+	given := func(text string, read func() error) {
 		if text != "" {
 			wrong.take(read())
 		}
 	}
-	at("body.siteId", b.Site, func() (err error) { facts.Site, err = idAt[id.Site]("body.siteId", b.Site); return err })
-	at("body.poolId", b.Pool, func() (err error) { facts.Pool, err = idAt[id.Pool]("body.poolId", b.Pool); return err })
-	at("body.nodeId", b.Node, func() (err error) { facts.Node, err = idAt[id.Node]("body.nodeId", b.Node); return err })
+	given(b.Site, func() (err error) { facts.Site, err = idAt[id.Site]("body.siteId", b.Site); return err })
+	given(b.Pool, func() (err error) { facts.Pool, err = idAt[id.Pool]("body.poolId", b.Pool); return err })
+	given(b.Node, func() (err error) { facts.Node, err = idAt[id.Node]("body.nodeId", b.Node); return err })
 	needed := map[jointoken.Role]string{
 		jointoken.RoleSite: b.Site, jointoken.RoleNode: b.Pool, jointoken.RoleDiscovery: b.Node, jointoken.RoleProvisioned: b.Node,
 	}
 	path := map[jointoken.Role]string{jointoken.RoleSite: "body.siteId", jointoken.RoleNode: "body.poolId"}
-	if given, known := needed[facts.Role]; known && given == "" {
+	if place, known := needed[facts.Role]; known && place == "" {
 		where := path[facts.Role]
 		if where == "" {
 			where = "body.nodeId"

@@ -46,9 +46,11 @@ func (a *API) withPresence(ctx context.Context, views []json.RawMessage) error {
 	}
 	for i, at := range spots {
 		if of, joined := known[at.node]; joined {
-			if views[i], err = at.fill(views[i], of); err != nil {
+			filled, err := at.fill(views[i], of) //nolint:gosec // G602: a spot was made for each view
+			if err != nil {
 				return err
 			}
+			views[i] = filled //nolint:gosec // G602: the same
 		}
 	}
 	return nil

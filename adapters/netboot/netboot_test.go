@@ -175,7 +175,7 @@ func TestAnUnknownMachineIsNotTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	boot := script(t, url, mac)
-	entries.Clear("node_1")
+	_ = entries.Clear("node_1")
 	exits("cleared")
 	if _, err := netboot.FetchToken(t.Context(), http.DefaultClient, boot, []string{mac}, ""); fault.CodeOf(err) != fault.NotFound {
 		t.Errorf("cleared: %v", err)

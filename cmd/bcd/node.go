@@ -39,7 +39,8 @@ and UUID, which a token may expect, are readable by root only.
 		},
 	}
 	c.bind(cmd.Flags())
-	cmd.Flags().StringVar(&file, "config", "", "file with gateway, caSha256 and token, as user data leaves it in /etc/bcd/agent.json; options go before it")
+	cmd.Flags().StringVar(&file, "config", "",
+		"file with gateway, caSha256 and token, as user data leaves it in /etc/bcd/agent.json; options go before it")
 	return describeOptions(cmd)
 }
 

@@ -122,7 +122,7 @@ before is still checked with the certificates that it had.`, remoteExits),
 	return cmd
 }
 
-const joinTokenLong = `Makes a token with which an agent joins: a site's agent (--site), a machine that runs an OS already (--pool), or, by hand, the
+const joiningLong = `Makes a token with which an agent joins: a site's agent (--site), a machine that runs an OS already (--pool), or, by hand, the
 ramdisk or the installed OS of a machine (--node with --role).
 
 The token is shown once. With --out it goes to a file of mode 0600 instead of standard output. An agent also needs the URL of
@@ -136,7 +136,7 @@ func newJoinToken(a *app) *cobra.Command {
 	var life time.Duration
 	var out string
 	cmd := &cobra.Command{
-		Use: "token", Short: "Make a token with which an agent joins", Args: cobra.NoArgs, Long: withExits(joinTokenLong, remoteExits),
+		Use: "token", Short: "Make a token with which an agent joins", Args: cobra.NoArgs, Long: withExits(joiningLong, remoteExits),
 		Example: "  metalctl agent token --site site_01k… --out site-token\n  metalctl agent token --pool pool_01k… --max-uses 40 --ttl 24h",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in.Role = joinRole(in)

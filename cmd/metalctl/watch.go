@@ -16,8 +16,8 @@ const (
 	mostCompletions    = 100
 )
 
-// watchNode calls show with the machine after every event of it, its workflows and its agent commands, from the state n on, until show is done or the context
-// ends. A watch that a person ends is no failure.
+// watchNode calls show with the machine after every event of it, its workflows and its agent commands, from the state n on,
+// until show is done or the context ends. A watch that a person ends is no failure.
 func (a *app) watchNode(ctx context.Context, c *client.Client, n contract.Node,
 	show func(contract.Node, contract.Event) (done bool, err error),
 ) error {

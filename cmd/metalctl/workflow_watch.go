@@ -51,8 +51,8 @@ func (a *app) watchWorkflow(ctx context.Context, c *client.Client, w contract.Wo
 			return err
 		}
 		a.say("%s %s", clock(e.At), sentence(e))
-		switch status, _ := strings.CutPrefix(e.Type, "workflow."); workflow.Status(status) {
-		case workflow.Succeeded, workflow.Failed, workflow.Cancelled:
+		if status, _ := strings.CutPrefix(e.Type, "workflow."); workflow.InfoOf(workflow.Status(status)).Status != "" &&
+			!workflow.Status(status).Active() {
 			return workflowWell(status)
 		}
 	}

@@ -56,11 +56,14 @@ func (c *config) bindMasterKey(flags *pflag.FlagSet) {
 
 func (c *config) bindServer(flags *pflag.FlagSet, listen, gateway string) {
 	flags.StringVar(&c.listen, "listen", listen, "address and port of the HTTP API")
-	flags.StringVar(&c.gatewayListen, "gateway-listen", gateway, "address and port at which agents reach the control plane, over TLS of its own")
-	flags.StringVar(&c.gatewayURL, "gateway-url", "", "URL of the gateway as agents are told it, https://…; left out: the address it listens on")
+	flags.StringVar(&c.gatewayListen, "gateway-listen", gateway,
+		"address and port at which agents reach the control plane, over TLS of its own")
+	flags.StringVar(&c.gatewayURL, "gateway-url", "",
+		"URL of the gateway as agents are told it, https://…; left out: the address it listens on")
 	flags.StringSliceVar(&c.gatewayNames, "gateway-name", nil,
 		"further DNS name or IP address of the gateway's certificate; repeat for more")
-	flags.StringVar(&c.kernel, "ramdisk-kernel", "vmlinuz", "kernel that machines boot from the network: a URL, or a name below the --boot-files of their site's agent")
+	flags.StringVar(&c.kernel, "ramdisk-kernel", "vmlinuz",
+		"kernel that machines boot from the network: a URL, or a name below the --boot-files of their site's agent")
 	flags.StringVar(&c.initrd, "ramdisk-initrd", "initramfs", "its initial ramdisk; bcd image build-ramdisk makes both")
 	flags.StringSliceVar(&c.kernelArgs, "ramdisk-arg", nil, "further kernel argument, such as console=ttyS0; repeat for more")
 	flags.DurationVar(&c.drain, "drain", 10*time.Second, "how long requests may take to finish when it is stopped")

@@ -113,7 +113,7 @@ func defaultRoute(router net.IP) error {
 	if err != nil || n < 20 {
 		return errors.Join(errors.New("the kernel gave no answer"), err)
 	}
-	if code := int32(order.Uint32(answer[16:])); code != 0 { //nolint:gosec // it is a number with a sign
+	if code := int32(order.Uint32(answer[16:])); code != 0 {
 		return fmt.Errorf("default route: %w", unix.Errno(-code))
 	}
 	return nil
