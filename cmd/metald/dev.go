@@ -114,6 +114,9 @@ func dev(ctx context.Context, c config, dir string) (err error) {
 	})
 }
 
+// endKnown is how soon after its connections broke the end of the private server is known.
+const endKnown = 2 * time.Second
+
 // whileUp runs a control plane until it ends, or until its database does, which is told as the reason.
 func whileUp(ctx context.Context, ended <-chan struct{}, log string, run func(context.Context) error) error {
 	up, end := context.WithCancelCause(ctx)
@@ -128,6 +131,12 @@ func whileUp(ctx context.Context, ended <-chan struct{}, log string, run func(co
 		}
 	}()
 	err := run(up)
+	if fault.CodeOf(err) == fault.Unavailable && context.Cause(up) == nil { // its connections may break before its end is known
+		select {
+		case <-up.Done():
+		case <-time.After(endKnown):
+		}
+	}
 	if errors.Is(context.Cause(up), died) {
 		return died
 	}
