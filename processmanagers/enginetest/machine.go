@@ -48,11 +48,20 @@ func (m *Machine) Do(agents *Agents, c agentcommand.State) Answer {
 	}
 }
 
+// ports are those of every machine that a test enrolls: the script answers for each of them alike.
+func ports() (all []node.NIC) {
+	const machines = 64
+	for number := range machines {
+		all = append(all, node.NIC{MAC: fmt.Sprintf("b8:ce:f6:00:%02x:%02x", number>>8, number&0xff), Name: fmt.Sprintf("eth%d", number)})
+	}
+	return all
+}
+
 func hardware() node.Hardware {
 	return node.Hardware{
 		Manufacturer: "Contoso", Product: "C1", Serial: "S1", UUID: "5a1f0c5e-0000-4000-8000-000000000001", Cores: 8, MemoryBytes: 1 << 34,
 		Disks: []node.Disk{{Path: "/dev/vda", WWN: "0x5000c500a0000001", Bytes: 1 << 34}},
-		NICs:  []node.NIC{{MAC: "b8:ce:f6:00:00:01", Name: "eth0"}},
+		NICs:  ports(),
 	}
 }
 
