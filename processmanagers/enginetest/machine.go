@@ -13,6 +13,7 @@ import (
 // Machine is a server with its BMC, its site and its agents, as far as the shipped profiles look: it boots what it is told
 // to, wipes its disk, and runs what was written to it.
 type Machine struct {
+	Number    int // that it is enrolled by
 	Power     node.Power
 	FromNet   bool // at its next boot
 	Entry     bool // the site has a boot entry for it
@@ -34,7 +35,7 @@ func (m *Machine) Do(agents *Agents, c agentcommand.State) Answer {
 		m.Entry = c.Kind == agentcommand.BootEntrySet
 		return Answer{Result: map[string]any{}}
 	case agentcommand.InspectHardware:
-		return Answer{Result: hardware()}
+		return Answer{Result: m.hardware()}
 	case agentcommand.BurninCPU, agentcommand.BurninMemory, agentcommand.BurninDisk, agentcommand.BurninGPU:
 		return Answer{Signed: true, Result: agentcommand.Burned{Parts: []agentcommand.BurnedPart{{Name: string(c.Kind)}}}}
 	case agentcommand.DiskWipe:
@@ -48,20 +49,17 @@ func (m *Machine) Do(agents *Agents, c agentcommand.State) Answer {
 	}
 }
 
-// ports are those of every machine that a test enrolls: the script answers for each of them alike.
-func ports() (all []node.NIC) {
-	const machines = 64
-	for number := range machines {
-		all = append(all, node.NIC{MAC: fmt.Sprintf("b8:ce:f6:00:%02x:%02x", number>>8, number&0xff), Name: fmt.Sprintf("eth%d", number)})
-	}
-	return all
-}
+// mac is the address of the number-th machine's one port.
+func mac(number int) string { return fmt.Sprintf("b8:ce:f6:00:%02x:%02x", number>>8, number&0xff) }
 
-func hardware() node.Hardware {
+// disk is the one that every machine has.
+var disk = node.Disk{Path: "/dev/vda", WWN: "0x5000c500a0000001", Bytes: 1 << 34}
+
+func (m *Machine) hardware() node.Hardware {
 	return node.Hardware{
-		Manufacturer: "Contoso", Product: "C1", Serial: "S1", UUID: "5a1f0c5e-0000-4000-8000-000000000001", Cores: 8, MemoryBytes: 1 << 34,
-		Disks: []node.Disk{{Path: "/dev/vda", WWN: "0x5000c500a0000001", Bytes: 1 << 34}},
-		NICs:  ports(),
+		Manufacturer: "Contoso", Product: "C1", Serial: fmt.Sprintf("S%d", m.Number),
+		UUID: fmt.Sprintf("5a1f0c5e-0000-4000-8000-%012x", m.Number), Cores: 8, MemoryBytes: 1 << 34,
+		Disks: []node.Disk{disk}, NICs: []node.NIC{{MAC: mac(m.Number), Name: "eth0"}},
 	}
 }
 
@@ -70,7 +68,7 @@ func (m *Machine) wipe(c agentcommand.State) Answer {
 	decode(c.Payload, &asked)
 	m.Installed = false
 	m.Wipes++
-	disks := []node.WipedDisk{{Disk: hardware().Disks[0], Method: node.WipeMethod(asked.Method), ReadBack: true}}
+	disks := []node.WipedDisk{{Disk: disk, Method: node.WipeMethod(asked.Method), ReadBack: true}}
 	return Answer{Signed: true, Result: map[string]any{"disks": disks}}
 }
 
@@ -80,7 +78,7 @@ func (m *Machine) write(c agentcommand.State) Answer {
 	m.Installed = true
 	m.Writes++
 	return Answer{Signed: true, Result: agentcommand.WrittenImage{
-		Disk: hardware().Disks[0].Key(), Path: "/dev/vda", Digest: asked.Digest, Bytes: asked.Bytes, ReadBack: asked.ReadBack,
+		Disk: disk.Key(), Path: "/dev/vda", Digest: asked.Digest, Bytes: asked.Bytes, ReadBack: asked.ReadBack,
 	}}
 }
 
@@ -107,7 +105,7 @@ func (m *Machine) invoke(agents *Agents, c agentcommand.State) Answer {
 	a := Answer{}
 	switch asked.Concern + "." + asked.Operation {
 	case "bmc.identify":
-		result = map[string]any{"systemId": "1", "uuid": hardware().UUID, "serial": hardware().Serial, "power": m.Power}
+		result = map[string]any{"systemId": "1", "uuid": m.hardware().UUID, "serial": m.hardware().Serial, "power": m.Power}
 	case "power.get":
 		result = map[string]any{"power": m.Power}
 	case "power.setPower":
@@ -121,7 +119,7 @@ func (m *Machine) invoke(agents *Agents, c agentcommand.State) Answer {
 		m.FromNet = with.Device == "network"
 		result = asked.With
 	case "inspect.outOfBand":
-		result = map[string]any{"hardware": hardware()}
+		result = map[string]any{"hardware": m.hardware()}
 	}
 	raw, err := json.Marshal(result)
 	if err != nil {

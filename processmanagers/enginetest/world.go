@@ -185,10 +185,13 @@ var (
 	Pool   = id.Of[id.Pool](uuid.NewSHA1(uuid.Nil, []byte("pool")))
 )
 
+// Number is that of a world's one machine.
+const Number = 1
+
 func (w *World) enroll(state node.ProvisionState, pinned string) {
 	w.Node = id.Of[id.Node](uuid.NewSHA1(uuid.Nil, []byte("node")))
 	w.must(CreatePool(w.Log, w.Options.Policy))
-	w.must(Enroll(w.Log, w.Node, 1, state, pinned))
+	w.must(Enroll(w.Log, w.Node, Number, state, pinned))
 }
 
 // CreatePool makes the pool.
@@ -212,7 +215,7 @@ func Enroll(log event.Store, n id.Node, number int, state node.ProvisionState, p
 	meta := event.Meta{Tenant: Tenant.String(), At: Began}
 	_, err := log.Append(context.Background(), node.StreamOf(n), 0, meta, node.Enrolled{
 		Node: n, Tenant: Tenant, Site: Site, Pool: Pool, Name: fmt.Sprintf("machine-%d", number),
-		MACs: []string{fmt.Sprintf("b8:ce:f6:00:%02x:%02x", number>>8, number&0xff)},
+		MACs: []string{mac(number)},
 		BMC: node.BMC{
 			Driver: "redfish", Address: fmt.Sprintf("https://10.0.%d.%d", number>>8, number&0xff), Credentials: "secret:bmc",
 			TLS: node.TLSPolicy{Mode: node.TLSInsecure},

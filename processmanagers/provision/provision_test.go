@@ -23,7 +23,7 @@ func rig(t *testing.T, in node.ProvisionState, change ...func(*enginetest.Option
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &enginetest.Machine{Power: node.PowerOff}
+	m := &enginetest.Machine{Number: enginetest.Number, Power: node.PowerOff}
 	o := enginetest.Options{Profiles: profiles, Config: enginetest.Config(), Answer: m.Answers}
 	for _, c := range change {
 		c(&o)

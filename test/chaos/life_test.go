@@ -38,7 +38,7 @@ var shipped = sync.OnceValues(func() ([]profile.Document, *steps.Catalog) {
 func born(t *testing.T) *life {
 	t.Helper()
 	profiles, catalog := shipped()
-	m := &enginetest.Machine{Power: node.PowerOff}
+	m := &enginetest.Machine{Number: enginetest.Number, Power: node.PowerOff}
 	o := enginetest.Options{Profiles: profiles, Config: enginetest.Config(), Answer: m.Answers, Catalog: catalog}
 	return &life{World: enginetest.New(t, o, node.Enrolling, ""), machine: m}
 }

@@ -62,7 +62,7 @@ func newEstate(t *testing.T, machines int) *estate {
 	must(t, enginetest.CreatePool(e.log, pool.Policy{}))
 	for i := range machines {
 		n := id.Of[id.Node](uuid.NewSHA1(uuid.Nil, []byte{byte(i), byte(i >> 8)}))
-		e.machines[n] = &enginetest.Machine{Power: node.PowerOff}
+		e.machines[n] = &enginetest.Machine{Number: i + 1, Power: node.PowerOff}
 	}
 	return e
 }
@@ -224,10 +224,9 @@ func TestAReplicaIsKilled(t *testing.T) {
 	answering.Go(func() { e.answer(ctx) })
 	defer func() { cancel(); answering.Wait() }()
 	first, second := e.replica(), e.replica()
-	began, number := time.Now(), 0
-	for n := range e.machines {
-		number++
-		must(t, enginetest.Enroll(e.log, n, number, node.Enrolling, ""))
+	began := time.Now()
+	for n, m := range e.machines {
+		must(t, enginetest.Enroll(e.log, n, m.Number, node.Enrolling, ""))
 	}
 	for first.passes.Load() < 40 {
 		<-time.After(time.Millisecond)
