@@ -7,6 +7,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -54,6 +55,11 @@ func (s *Secrets) Check(ctx context.Context) error { return s.ring.reload(ctx) }
 // Put seals value under secretID and gives its reference. The same id again overwrites, so a retry is harmless. Errors:
 // INVALID_INPUT for a value above MaxSecretBytes, UNAVAILABLE.
 func (s *Secrets) Put(ctx context.Context, secretID uuid.UUID, value []byte) (node.SecretRef, error) {
+	return s.put(ctx, secretID, value, nil)
+}
+
+// put keeps a value until Expire is called after a time; nil: until it is deleted.
+func (s *Secrets) put(ctx context.Context, secretID uuid.UUID, value []byte, until *time.Time) (node.SecretRef, error) {
 	if len(value) > MaxSecretBytes {
 		return "", fault.New(fault.InvalidInput, "a secret of %d bytes; the most is %d", len(value), MaxSecretBytes)
 	}
@@ -64,10 +70,10 @@ func (s *Secrets) Put(ctx context.Context, secretID uuid.UUID, value []byte) (no
 		}
 		// FOR SHARE holds a rotation back until this row is there to be re-encrypted.
 		done, err := s.ring.pool.Exec(ctx, `
-			INSERT INTO secrets (id, key_id, sealed)
-			SELECT $1, id, $3 FROM secret_keys WHERE id = $2 AND retired_at IS NULL FOR SHARE
-			ON CONFLICT (id) DO UPDATE SET key_id = excluded.key_id, sealed = excluded.sealed`,
-			secretID, keyID, seal(key, secretID[:], value))
+			INSERT INTO secrets (id, key_id, sealed, expires_at)
+			SELECT $1, id, $3, $4 FROM secret_keys WHERE id = $2 AND retired_at IS NULL FOR SHARE
+			ON CONFLICT (id) DO UPDATE SET key_id = excluded.key_id, sealed = excluded.sealed, expires_at = excluded.expires_at`,
+			secretID, keyID, seal(key, secretID[:], value), until)
 		if err != nil {
 			return "", Fault(err)
 		}

@@ -189,7 +189,7 @@ type Secrets struct {
 }
 
 // Put implements steps.Secrets.
-func (s *Secrets) Put(_ context.Context, key string, value []byte) (node.SecretRef, error) {
+func (s *Secrets) Put(_ context.Context, key string, value []byte, _ time.Time) (node.SecretRef, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Values == nil {

@@ -110,7 +110,7 @@ func (c *Context) bootEntry(ctx context.Context, tokenName string, until time.Ti
 	if err != nil {
 		return none, err
 	}
-	ref, err := c.Ports.Secrets.Put(ctx, c.CommandKey(tokenName), []byte(token))
+	ref, err := c.Ports.Secrets.Put(ctx, c.CommandKey(tokenName), []byte(token), until)
 	if err != nil {
 		return none, err
 	}

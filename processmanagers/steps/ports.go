@@ -79,9 +79,10 @@ type Tokens interface {
 	Mint(ctx context.Context, t JoinToken) (tokenID id.JoinToken, token string, err error)
 }
 
-// Secrets keeps values out of events. The same key again replaces the value.
+// Secrets keeps values out of events, and forgets each some time after until: an agent command that still carries its reference
+// fails then. The same key again replaces value and time.
 type Secrets interface {
-	Put(ctx context.Context, key string, value []byte) (ref node.SecretRef, err error)
+	Put(ctx context.Context, key string, value []byte, until time.Time) (ref node.SecretRef, err error)
 }
 
 // Image is a resolved image.

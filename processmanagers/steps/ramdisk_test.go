@@ -61,6 +61,9 @@ func TestRamdiskIsBootedOnce(t *testing.T) {
 	if w.secrets[entry.TokenRef] != theToken+"-1" || entry.Kernel != "vmlinuz" || !entry.ExpiresAt.Equal(w.current().Deadline) {
 		t.Errorf("entry %+v", entry)
 	}
+	if until := w.until[entry.TokenRef]; !until.Equal(entry.ExpiresAt) {
+		t.Errorf("the token is kept until %v, its entry until %v", until, entry.ExpiresAt)
+	}
 	if len(w.minted) != 1 || w.minted[0].Role != "discovery" || w.minted[0].UUID != "aa" || len(w.minted[0].MACs) != 2 {
 		t.Errorf("minted %+v", w.minted)
 	}

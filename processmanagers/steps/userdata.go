@@ -16,6 +16,10 @@ const actionRender = "userdata.render"
 // tokenTTL is how long the installed OS has to join where the program does not say.
 const tokenTTL = 2 * time.Hour
 
+// documentKept is how long user data outlives the token in it: a template that uses none is good for a deploy that takes longer,
+// or that an operator retries from where it failed.
+const documentKept = 24 * time.Hour
+
 // rendered is the result of userdata.render: where the document is, never the document.
 type rendered struct {
 	Ref       node.SecretRef `json:"userDataRef"`
@@ -62,7 +66,7 @@ func renderUserData(ctx context.Context, c *Context, _ None) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ref, err := c.Ports.Secrets.Put(ctx, c.CommandKey("user-data"), document)
+	ref, err := c.Ports.Secrets.Put(ctx, c.CommandKey("user-data"), document, c.Now.Add(ttl+documentKept))
 	return rendered{Ref: ref, Kind: wanted.Kind, JoinToken: token}, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +28,9 @@ func (w *world) render(kind, template string) (string, error) {
 	w.decode(result, &told)
 	if told["kind"] != kind || !strings.HasPrefix(told["joinTokenId"], "jtk_") || len(told) != 3 {
 		w.t.Errorf("result %s", result)
+	}
+	if kept := w.until[told["userDataRef"]].Sub(w.now); kept < 26*time.Hour || kept > 48*time.Hour {
+		w.t.Errorf("the document, with a token that is good for two hours, is kept for %v", kept)
 	}
 	return w.secrets[told["userDataRef"]], nil
 }

@@ -58,6 +58,7 @@ type world struct {
 	events   []string // of the node's stream
 	minted   []steps.JoinToken
 	secrets  map[string]string
+	until    map[string]time.Time
 	images   map[string]steps.Image
 	revoked  string
 }
@@ -65,7 +66,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		t: t, now: start, siteUp: true, commands: map[string]*agentcommand.State{}, secrets: map[string]string{},
+		t: t, now: start, siteUp: true, commands: map[string]*agentcommand.State{}, secrets: map[string]string{}, until: map[string]time.Time{},
 		images: map[string]steps.Image{},
 		config: steps.Config{
 			GatewayURL: "https://gw.example:8443", CASHA256: strings.Repeat("ca", 32), Kernel: "vmlinuz", Initrd: "initrd.img",
@@ -334,9 +335,9 @@ func (w *world) Mint(_ context.Context, t steps.JoinToken) (id.JoinToken, string
 type secrets struct{ *world }
 
 // Put implements steps.Secrets.
-func (s secrets) Put(_ context.Context, key string, value []byte) (node.SecretRef, error) {
+func (s secrets) Put(_ context.Context, key string, value []byte, until time.Time) (node.SecretRef, error) {
 	ref := "secret:" + uuid.NewSHA1(uuid.Nil, []byte(key)).String()
-	s.secrets[ref] = string(value)
+	s.secrets[ref], s.until[ref] = string(value), until
 	return node.SecretRef(ref), nil
 }
 

@@ -284,7 +284,7 @@ func TestSecretsStayOut(t *testing.T) {
 			return map[string][]byte{"document": []byte(mint(ctx, c))}, nil
 		},
 		"what was put away": func(ctx context.Context, c *steps.Context) (any, error) {
-			_, err := c.Ports.Secrets.Put(ctx, c.Key, []byte("correct horse\n"))
+			_, err := c.Ports.Secrets.Put(ctx, c.Key, []byte("correct horse\n"), c.Deadline)
 			return "correct horse", err
 		},
 		"an error": func(ctx context.Context, c *steps.Context) (any, error) {
@@ -326,7 +326,7 @@ func TestSecretsOfAnEarlierLookStayOut(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			_, err = c.Ports.Secrets.Put(ctx, c.Key, []byte(token))
+			_, err = c.Ports.Secrets.Put(ctx, c.Key, []byte(token), c.Deadline)
 			return job{Do: "boot"}, err
 		}})
 	})

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
@@ -188,9 +189,9 @@ type secrets struct {
 }
 
 // Put implements steps.Secrets.
-func (s secrets) Put(ctx context.Context, key string, value []byte) (node.SecretRef, error) {
+func (s secrets) Put(ctx context.Context, key string, value []byte, until time.Time) (node.SecretRef, error) {
 	s.handed.add(value)
-	return s.Secrets.Put(ctx, key, value)
+	return s.Secrets.Put(ctx, key, value, until)
 }
 
 // tokens is the port with an eye on what goes through it.

@@ -10,7 +10,7 @@ import (
 	"github.com/better-compute/metal/projections/doctor"
 )
 
-// housekeepingEvery is how often orphaned claims are freed and old outcomes forgotten: two small statements.
+// housekeepingEvery is how often orphaned claims are freed, and what is kept for a time is forgotten: a few small statements.
 const housekeepingEvery = time.Minute
 
 // presenceKept is how long the progress of agent commands that are over is kept.
@@ -29,12 +29,20 @@ func (p *plane) housekeeping(ctx context.Context) error {
 		}
 		p.sweepClaims(ctx)
 		p.checkSecrets(ctx)
-		if err := p.presence.Sweep(ctx, presenceKept); err != nil && ctx.Err() == nil {
-			p.logger.Warn("old signs of life were not forgotten", "error", err)
-		}
-		if _, err := p.outcomes.Expire(ctx, time.Now().Add(-postgres.OutcomesKept)); err != nil && ctx.Err() == nil {
-			p.logger.Warn("old outcomes were not forgotten", "error", err)
-		}
+		p.forget(ctx)
+	}
+}
+
+// forget deletes what is kept for a time only.
+func (p *plane) forget(ctx context.Context) {
+	if err := p.presence.Sweep(ctx, presenceKept); err != nil && ctx.Err() == nil {
+		p.logger.Warn("old signs of life were not forgotten", "error", err)
+	}
+	if _, err := p.outcomes.Expire(ctx, time.Now().Add(-postgres.OutcomesKept)); err != nil && ctx.Err() == nil {
+		p.logger.Warn("old outcomes were not forgotten", "error", err)
+	}
+	if _, err := p.secrets.Expire(ctx); err != nil && ctx.Err() == nil {
+		p.logger.Warn("secrets whose time is over were not forgotten", "error", err)
 	}
 }
 

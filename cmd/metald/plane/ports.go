@@ -49,8 +49,8 @@ func (s stepTokens) Mint(ctx context.Context, t steps.JoinToken) (id.JoinToken, 
 type stepSecrets struct{ store *postgres.Secrets }
 
 // Put implements steps.Secrets.
-func (s stepSecrets) Put(ctx context.Context, key string, value []byte) (node.SecretRef, error) {
-	return s.store.Put(ctx, keyed("secret", key), value)
+func (s stepSecrets) Put(ctx context.Context, key string, value []byte, until time.Time) (node.SecretRef, error) {
+	return s.store.PutUntil(ctx, keyed("secret", key), value, until)
 }
 
 // stepImages finds images for steps.
