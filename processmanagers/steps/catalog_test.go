@@ -138,6 +138,9 @@ func TestInputsOfShippedSteps(t *testing.T) {
 		{"http.viaSite", `{"url":"https://10.0.0.1:50000/machine/version","poll":true}`, ""},
 		{"http.viaSite", `{"url":"/x"}`, "url"},
 		{"http.viaSite", `{"url":"https://10.0.0.1/","header":{"x":"secret:00000000-0000-0000-0000-0000000000aa"}}`, "header"},
+		{"http.viaSite", `{"url":"https://10.0.0.1/","header":{"x":"\u0073ecret\u003a00000000-0000-0000-0000-0000000000aa"}}`, "header"},
+		{"deploy.deploy", `{"disk":{"serial":"\u0073ecret:00000000-0000-0000-0000-0000000000aa"}}`, "disk"},
+		{"http.viaSite", `{"url":"https://10.0.0.1/","body":"{\"is\": \"secret:x\"}"}`, "body"},
 		{"bmc.verify", `{"x":1}`, "x"},
 	} {
 		spec, _ := c.Find(test.step)

@@ -68,7 +68,7 @@ func decode[I any](raw json.RawMessage) (in I, wrong []fault.Issue) {
 			continue
 		}
 		wrong = append(wrong, f.set(into.Field(f.index), value)...)
-		if bytes.Contains(value, []byte(`"secret:`)) { // an agent that is sent a reference may fetch what it stands for
+		if RefersToSecret(value) {
 			wrong = append(wrong, fault.Issue{Path: f.name, Message: "holds a reference to a secret, which no profile may hand out"})
 		}
 	}
@@ -81,6 +81,29 @@ func decode[I any](raw json.RawMessage) (in I, wrong []fault.Issue) {
 		wrong = c.Check()
 	}
 	return in, wrong
+}
+
+// RefersToSecret tells whether JSON holds a reference to a secret anywhere, however it is written: an agent that is sent one may
+// fetch what it stands for. What is no JSON holds none.
+func RefersToSecret(raw json.RawMessage) bool {
+	var value any
+	return json.Unmarshal(raw, &value) == nil && refersToSecret(value)
+}
+
+func refersToSecret(value any) bool {
+	switch v := value.(type) {
+	case string:
+		return strings.HasPrefix(v, "secret:") || strings.Contains(v, `"secret:`) // JSON in a text
+	case []any:
+		return slices.ContainsFunc(v, refersToSecret)
+	case map[string]any:
+		for key, element := range v {
+			if refersToSecret(key) || refersToSecret(element) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (f field) set(v reflect.Value, raw json.RawMessage) []fault.Issue {

@@ -86,6 +86,10 @@ func (p *pass) document() (profile.Document, error) {
 
 // invoke carries out a driver operation that no step was registered for.
 func invoke(ctx context.Context, c *steps.Context) (any, error) {
+	if steps.RefersToSecret(c.Step.With) { // no definition has looked at it
+		return nil, fault.New(fault.InvalidConfig, "step %s holds a reference to a secret, which no profile may hand out",
+			c.Step.ID).WithDetail("path", "with")
+	}
 	concern, operation, _ := strings.Cut(c.Step.Action, ".")
 	if c.Step.Driver != "" {
 		c.Profile.Drivers = map[string]string{concern: c.Step.Driver}

@@ -316,6 +316,20 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
+// No definition looks at the input of a driver's operation: a reference in it, however written, reaches no agent.
+func TestAReferenceOfAProfileGoesNowhere(t *testing.T) {
+	w := deploying(t, enginetest.Options{}, `{"id": "p", "version": 1, "target": "metal", "drivers": {"power": "redfish"}, "steps": [
+		{"use": "power.blink", "id": "blink", "on": "site", "with": {"as": "\u0073ecret:5a1f0c5e-0000-4000-8000-000000000001"}}]}`)
+	w.Run(nil)
+	wantEnd(t, w, workflow.Failed, node.Failed)
+	if failed := find(t, w, "blink").Error; failed == nil || failed.Code != string(fault.InvalidConfig) {
+		t.Errorf("it failed with %+v", failed)
+	}
+	if out := asked(w); len(out) > 0 {
+		t.Errorf("agents were asked for %v", out)
+	}
+}
+
 // What an agent was handed in an earlier look at the step is taken out of what it says later.
 func TestSecretsOfAnEarlierLookStayOut(t *testing.T) {
 	relay := steps.Define(profile.Spec{
