@@ -227,7 +227,7 @@ func (d *dispatch) drain(ctx context.Context, end context.CancelFunc) error {
 func (w *Workers) pass(ctx context.Context, lease Lease, release func()) {
 	defer release()
 	began := time.Now()
-	again, err := guarded(ctx, w.managers[lease.Manager], lease.Key)
+	again, err := w.guarded(ctx, w.managers[lease.Manager], lease.Key)
 	s := Settled{Lease: lease, Again: again}
 	switch {
 	case err == nil:
@@ -245,10 +245,10 @@ func (w *Workers) pass(ctx context.Context, lease Lease, release func()) {
 }
 
 // guarded makes an error of a panic.
-func guarded(ctx context.Context, m Manager, key string) (again time.Duration, err error) {
+func (w *Workers) guarded(ctx context.Context, m Manager, key string) (again time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			slog.Error("a process manager panicked", "component", "processmanagers", "manager", m.Name, "key", key,
+			w.options.Logger.Error("a process manager panicked", "component", "processmanagers", "manager", m.Name, "key", key,
 				"panic", p, "stack", string(debug.Stack()))
 			err = fault.Wrap(fmt.Errorf("panic: %v", p), fault.Internal, "process manager %s panicked", m.Name)
 		}

@@ -162,6 +162,7 @@ func (p *pass) turn(ctx context.Context) (again time.Duration, more bool, err er
 	case workflow.Run, workflow.Send, workflow.Look:
 		return p.attempt(ctx, *due.Step)
 	case workflow.Rest:
+		p.memory.forget(p.w)
 	}
 	return 0, false, nil
 }
@@ -210,7 +211,7 @@ func (p *pass) attempt(ctx context.Context, step workflow.Step) (again time.Dura
 	running, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	handed := p.memory.recall(p.w.Workflow)
-	defer func() { p.memory.keep(p.w.Workflow, p.w.Status.Active(), handed) }()
+	defer func() { p.memory.keep(p.w.Workflow, handed) }()
 	p.stale = !id.IsZero(p.node.ID)
 	result, err := p.carryOut(running, step, handed)
 	pause, waits := steps.IsNotReady(err)

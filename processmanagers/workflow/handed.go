@@ -78,12 +78,19 @@ func (m *memory) recall(w id.Workflow) *handed {
 	return h
 }
 
-// keep replaces what is known of a workflow; one that is over is forgotten.
-func (m *memory) keep(w id.Workflow, active bool, h *handed) {
+// forget drops what is known of a workflow that is over.
+func (m *memory) forget(w workflow.State) {
+	if !w.Status.Active() {
+		m.keep(w.Workflow, &handed{})
+	}
+}
+
+// keep replaces what is known of a workflow.
+func (m *memory) keep(w id.Workflow, h *handed) {
 	values := h.small()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !active || len(values) == 0 {
+	if len(values) == 0 {
 		delete(m.values, w)
 		return
 	}
