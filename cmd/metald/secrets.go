@@ -14,7 +14,8 @@ func secretsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secrets",
 		Short: "Rotate the keys of the secret store",
-		Long: `BMC credentials are sealed with AES-256-GCM under a data key, which the master key wraps.
+		Long: `BMC credentials, user data, join tokens and the key of the agents' authority are sealed with AES-256-GCM under a data key,
+which the master key wraps.
 
 'rotate' makes a new data key and seals every value again under it. 'rewrap' moves the store to another master key.
 ` + exitStatus,
