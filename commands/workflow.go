@@ -46,9 +46,9 @@ func (s *Service) ResumeWorkflow(ctx context.Context, call Call, w id.Workflow) 
 	return s.onWorkflow(ctx, call, w, always(workflow.Resume{}))
 }
 
-// RetryWorkflow runs a failed workflow again from a main step; empty: the first that did not succeed. Where it failed a node,
-// the node's stream decides first: the node is back where it failed from, with the run number raised, and whoever looks next
-// finishes what a crash left.
+// RetryWorkflow runs a failed workflow again from a main step, at the latest the one that failed; empty: the first that did not
+// succeed. Where it failed a node, the node's stream decides first: the node is back where it failed from, with the run number
+// raised, and whoever looks next finishes what a crash left.
 func (s *Service) RetryWorkflow(ctx context.Context, call Call, w id.Workflow, fromStep string) (WorkflowOutcome, error) {
 	return s.onWorkflow(ctx, call, w, func(state workflow.State, on loaded[node.State]) (workflow.Command, error) {
 		retry := workflow.Retry{FromStep: fromStep}

@@ -52,8 +52,8 @@ type (
 	// Resume starts steps again. INVALID_STATE but from paused.
 	Resume struct{}
 
-	// Retry runs a failed workflow again from a main step; empty: the first that did not succeed. Run is the run that the
-	// node's stream has decided on, zero the next one; the same run again changes nothing.
+	// Retry runs a failed workflow again from a main step, at the latest the one that failed; empty: the first that did not
+	// succeed. Run is the run that the node's stream has decided on, zero the next one; the same run again changes nothing.
 	Retry struct {
 		FromStep string
 		Run      int

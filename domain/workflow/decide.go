@@ -174,7 +174,7 @@ func retry(s State, c Retry) ([]Event, error) {
 }
 
 // retryFrom is the main step to begin with: the one asked for, else the first that did not succeed. A skipped one is not
-// owed anything.
+// owed anything. None after the step that failed: what failed for good is never passed over.
 func retryFrom(s State, asked string) (string, error) {
 	var steps []string
 	for _, st := range s.Steps {
@@ -185,8 +185,11 @@ func retryFrom(s State, asked string) (string, error) {
 			return st.ID, nil
 		}
 		steps = append(steps, st.ID)
+		if st.ID == s.FailedStep {
+			break
+		}
 	}
 	return "", fault.Invalid(fault.Issue{
-		Path: "body.fromStep", Message: "is none of the main steps: " + strings.Join(steps, ", "),
+		Path: "body.fromStep", Message: "is none of the main steps up to the one that failed: " + strings.Join(steps, ", "),
 	})
 }

@@ -275,6 +275,7 @@ func TestARetryHasItsRetriesAgain(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	running := func(t *testing.T) *run { return begin(t, step("a"), cleanup("z")).advance() }
 	failed := func(t *testing.T) *run { return running(t).failed("a").done("z") }
+	early := func(t *testing.T) *run { return begin(t, step("a"), step("b")).advance().failed("a") }
 	tests := map[string]struct {
 		given func(*testing.T) *run
 		when  workflow.Command
@@ -289,6 +290,7 @@ func TestRefusals(t *testing.T) {
 		"retry while running":          {running, workflow.Retry{Run: 2}, fault.InvalidState},
 		"retry from nowhere":           {failed, workflow.Retry{FromStep: "x"}, fault.InvalidInput},
 		"retry from cleanup":           {failed, workflow.Retry{FromStep: "z"}, fault.InvalidInput},
+		"retry past what failed":       {early, workflow.Retry{FromStep: "b"}, fault.InvalidInput},
 		"retry of an older run":        {func(t *testing.T) *run { return failed(t).do(workflow.Retry{Run: 3}) }, workflow.Retry{Run: 2}, fault.Conflict},
 		"a result of an unknown step":  {running, workflow.Settle{Step: "x", Attempt: 1}, fault.Conflict},
 		"a result of a later attempt":  {running, workflow.Settle{Step: "a", Attempt: 2}, fault.Conflict},
