@@ -10,7 +10,8 @@ import (
 )
 
 // SignedResults is the check of signed results that is used unless another is set: the input is rebuilt from the stored
-// agent command, and checked with the key of a certificate that the agent had at the time of the signature.
+// agent command, and checked with the key of a certificate that the agent had at the time of the signature, in the role that
+// the agent command is for.
 type SignedResults struct{}
 
 // clockSkew is how far an agent's clock may be off.
@@ -26,6 +27,8 @@ func (SignedResults) Verify(c agentcommand.State, bootID string, result []byte, 
 		return unproven("the agent never had the certificate")
 	case with.RevokedAt != nil:
 		return unproven("the certificate was revoked")
+	case string(with.Role) != string(c.Role): // the installed OS, which is its tenant's, proves nothing for the ramdisk
+		return unproven("the certificate is of another role than the agent command")
 	case a.At.After(now.Add(clockSkew)):
 		return unproven("the time of the signature is in the future")
 	case a.At.Before(with.NotBefore.Add(-clockSkew)) || a.At.After(with.NotAfter.Add(clockSkew)):

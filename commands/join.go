@@ -53,6 +53,7 @@ func (s *Service) Join(ctx context.Context, call Call, in JoinFacts) (agent.Stat
 	case jointoken.RoleDiscovery, jointoken.RoleProvisioned:
 		use.Agent = agent.Of(use.Node)
 	}
+	call.Actor.Agent = use.Agent // what follows is on its behalf
 	keeps, err := s.enter(ctx, call, token, use, in)
 	if err != nil {
 		return agent.State{}, err

@@ -5,12 +5,15 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/agent"
+	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/jointoken"
@@ -185,8 +188,11 @@ func TestAMachineBringsItself(t *testing.T) {
 	if err != nil || len(state) != 2 || state[1].Type != "node.provision.joined" {
 		t.Fatalf("%d events of the node, %v", len(state), err)
 	}
-	if _, err := w.Join(ctx, system(), twin.facts(token, agent.RoleNode, "02:00:00:00:00:01")); fault.CodeOf(err) != fault.Conflict {
-		t.Errorf("another machine with the same MAC: %v", err)
+	_, err = w.Join(ctx, system(), twin.facts(token, agent.RoleNode, "02:00:00:00:00:01"))
+	var taken *fault.Error
+	if !errors.As(err, &taken) || taken.Code != fault.Conflict || strings.Contains(taken.Error(), joined.Node.String()) ||
+		taken.Details["holder"] != nil {
+		t.Errorf("another machine with the same MAC, which may be anybody's, hears of its holder: %v %v", err, taken.Details)
 	}
 	first.cert = certificateOf(first.key, w.clock.read())
 	if again, err := w.Join(ctx, system(), first.facts(token, agent.RoleNode, "02:00:00:00:00:01")); err != nil || again.Node != joined.Node {
@@ -282,8 +288,34 @@ func TestRescueAndBack(t *testing.T) {
 	if _, err := w.Rescue(ctx, system(), n); err != nil {
 		t.Fatal(err)
 	}
-	join(jointoken.RoleDiscovery, agent.RoleRamdisk)
+	ramdisk := join(jointoken.RoleDiscovery, agent.RoleRamdisk)
+	if err := w.proves(t, n, os); fault.CodeOf(err) != fault.InvalidInput {
+		t.Errorf("the installed OS signed for the ramdisk beside it: %v", err)
+	}
+	if err := w.proves(t, n, ramdisk); err != nil {
+		t.Errorf("the ramdisk signed: %v", err)
+	}
 	if _, err := w.OpenSession(ctx, system(), commands.AgentOf(n), os.cert.Fingerprint, agent.RoleNode, "back", ""); err != nil {
 		t.Errorf("the installed OS after a rescue: %v", err)
 	}
+}
+
+// proves settles a wipe that the machine's ramdisk was asked for, signed by one of its agents.
+func (w *world) proves(t *testing.T, n id.Node, by *signer) error {
+	t.Helper()
+	ctx := context.Background()
+	asked, err := w.RequestAgentCommand(ctx, system(), wipe(n, by.cert.Fingerprint))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := asked.State.AgentCommand
+	if _, err := w.HandOutAgentCommand(ctx, system(), c, commands.AgentOf(n), "b1"); err != nil {
+		t.Fatal(err)
+	}
+	const result = `{"disks":[]}`
+	_, err = w.SettleAgentCommand(ctx, system(), c, agentcommand.Settle{
+		Agent: commands.AgentOf(n), BootID: "b1", Status: agentcommand.Succeeded, Result: json.RawMessage(result),
+		Attestation: by.sign(asked.State, result, w.clock.read()),
+	})
+	return err
 }
