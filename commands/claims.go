@@ -62,7 +62,8 @@ func (s *Service) discreet(ctx context.Context, call Call, holder id.Node, confl
 	if err != nil {
 		return err
 	}
-	if held.state.Exists() && s.auth.Allow(call.Actor, principal.NodesRead, ResourceOf(held.state)) == nil {
+	stranger := !id.IsZero(call.Actor.Agent) // a machine that joins: its owner may be anybody
+	if !stranger && held.state.Exists() && s.auth.Allow(call.Actor, principal.NodesRead, ResourceOf(held.state)) == nil {
 		return conflict
 	}
 	var f *fault.Error
@@ -74,7 +75,8 @@ func (s *Service) discreet(ctx context.Context, call Call, holder id.Node, confl
 }
 
 // SweepClaim frees a claim whose node never appeared within ClaimGrace, was voided, or is retired, and reports whether it
-// did. An enrollment that is merely slow can't appear afterwards: its node's stream is closed first.
+// did. An enrollment that is merely slow can't appear afterwards: its node's stream is closed first. A retired node that still
+// holds an address may have been left half retired: its credentials and certificates go first.
 func (s *Service) SweepClaim(ctx context.Context, key claim.Key) (bool, error) {
 	held, err := load(ctx, s, claim.Decider, key.Stream())
 	if err != nil || id.IsZero(held.state.Holder) {
@@ -89,6 +91,9 @@ func (s *Service) SweepClaim(ctx context.Context, key claim.Key) (bool, error) {
 	switch {
 	case by.state.Provision == node.Retired:
 		reason = "the node is retired"
+		if err := s.dismiss(ctx, call, by.state); err != nil {
+			return false, err
+		}
 	case by.state.Exists():
 		return false, nil
 	case by.state.Voided:

@@ -256,6 +256,37 @@ func TestRetiringFreesTheAddresses(t *testing.T) {
 	w.enrolled(t, machine(w.pool, "10.0.0.2"))
 }
 
+// A retirement that was cut short before its end is finished by whoever looks after the addresses: nothing else of a retired
+// node is looked at again.
+func TestAHalfRetiredNodeIsFinished(t *testing.T) {
+	w := newWorld(t)
+	ctx := context.Background()
+	half := w.enrolled(t, machine(w.pool, "10.0.0.1")).State
+	by := w.signer(t, half.ID)
+	if _, err := w.Fail(ctx, system(), half.ID, id.Workflow{}, fault.DriverError, "dead"); err != nil {
+		t.Fatal(err)
+	}
+	w.secrets.broken = true
+	flaky := w.over(&cut{Store: w.log, skip: 1, lose: true})
+	if _, err := flaky.Abandon(ctx, system(), half.ID, "burnt"); err == nil {
+		t.Fatal("what was not done was not told")
+	}
+	key := claim.Key{Kind: claim.BMCAddress, Scope: half.Site.String(), Value: "10.0.0.1"}
+	if freed, err := w.SweepClaim(ctx, key); err == nil || freed {
+		t.Fatalf("the secret store is away, and the address is free: %v", err)
+	}
+	w.secrets.broken = false
+	if freed, err := w.SweepClaim(ctx, key); err != nil || !freed {
+		t.Fatalf("swept %v, %v", freed, err)
+	}
+	if len(w.secrets.values) != 0 {
+		t.Error("the credentials of a retired node are still kept")
+	}
+	if after, err := w.Agent(ctx, by.id); err != nil || len(after.Current) != 0 {
+		t.Errorf("the agent of a retired node has %d certificates, %v", len(after.Current), err)
+	}
+}
+
 // A hundred callers want one BMC: one node has it.
 func TestConcurrentEnrollments(t *testing.T) {
 	w := newWorld(t)

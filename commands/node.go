@@ -135,23 +135,31 @@ func (s *Service) provision(ctx context.Context, call Call, n id.Node, c node.Co
 	return s.always(ctx, call, n, principal.NodesProvision, c)
 }
 
-// leave applies a verb that may end the node's life, and gives its addresses back when it did. A crash in between leaves
-// claims of a retired node, which SweepClaims finds.
+// leave applies a verb that may end the node's life, and lets go of what the node held when it did.
 func (s *Service) leave(ctx context.Context, call Call, n id.Node, c node.Command) (NodeOutcome, error) {
 	done, err := s.provision(ctx, call, n, c)
 	return s.retired(ctx, call, done, err)
 }
 
-// retired gives back what a node held once it is retired, forgets its BMC's credentials and turns its agent away.
+// retired lets go of what a node held once it is retired: its BMC's credentials are forgotten and its agent is turned away,
+// and only then its addresses are given back. What a crash or an error leaves, SweepClaim finishes by the addresses.
 func (s *Service) retired(ctx context.Context, call Call, done NodeOutcome, err error) (NodeOutcome, error) {
 	if err != nil || done.State.Provision != node.Retired {
 		return done, err
 	}
-	if bmc := done.State.BMC; bmc != nil {
-		err = s.secrets.Delete(ctx, bmc.Credentials)
+	if err := s.dismiss(ctx, call, done.State); err != nil {
+		return done, err
 	}
-	err = errors.Join(err, s.revokeAgentsOf(ctx, call, done.State.ID))
-	return done, errors.Join(err, s.releaseClaims(ctx, call, done.State, "the node is retired"))
+	return done, s.releaseClaims(ctx, call, done.State, "the node is retired")
+}
+
+// dismiss forgets a retired node's credentials and turns its agent away. A second time changes nothing.
+func (s *Service) dismiss(ctx context.Context, call Call, state node.State) error {
+	var err error
+	if state.BMC != nil {
+		err = s.secrets.Delete(ctx, state.BMC.Credentials)
+	}
+	return errors.Join(err, s.revokeAgentsOf(ctx, call, state.ID))
 }
 
 // always applies a command that does not depend on the state it meets.

@@ -189,6 +189,9 @@ func (v *vault) Put(_ context.Context, secretID uuid.UUID, value []byte) (node.S
 func (v *vault) Delete(_ context.Context, ref node.SecretRef) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.broken {
+		return fault.New(fault.Unavailable, "the secret store is away")
+	}
 	delete(v.values, ref)
 	return nil
 }
