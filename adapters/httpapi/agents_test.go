@@ -71,7 +71,10 @@ func TestJoinTokensAreMadeAndEnded(t *testing.T) {
 		t.Fatalf("%s", made.body)
 	}
 	read := into[contract.JoinToken](w.get(made.header.Get("Location"), as(e.token)).want(200))
-	if read.Token != "" || read.ID != tok.ID || read.Expect.Serial != "S1" {
+	if tok.Gateway != "https://gateway.example:8444" || tok.CASHA256 != strings.Repeat("ca", 32) {
+		t.Fatalf("what the agent needs besides the token: %s", made.body)
+	}
+	if read.Token != "" || read.Gateway != "" || read.ID != tok.ID || read.Expect.Serial != "S1" {
 		t.Fatalf("%+v", read)
 	}
 	into[contract.JoinToken](w.post("/v1/join-tokens", contract.NewJoinToken{Role: "node", Pool: e.pool}, as(e.token)).want(201))
@@ -124,6 +127,7 @@ func TestBadJoinTokens(t *testing.T) {
 		`{"role":"site","siteId":"x","poolId":"y","nodeId":"z"}`: {"body.siteId", "body.poolId", "body.nodeId"},
 		`{"role":"king"}`: {"body.role"},
 		`{"role":"site","siteId":"` + e.site + `","ttlSeconds":0,"maxUses":0}`:         {"body.ttlSeconds", "body.maxUses"},
+		`{"role":"site","siteId":"` + e.site + `","ttlSeconds":18446747673}`:           {"body.expiresAt"}, // what an int64 of nanoseconds makes an hour of
 		`{"role":"site","siteId":"` + e.site + `","token":"x","expect":{"color":"x"}}`: {"body.token", "body.expect.color"},
 	} {
 		t.Run(body, func(t *testing.T) { w.t = t; w.post("/v1/join-tokens", body).issues(paths...) })

@@ -47,6 +47,13 @@ type Config struct {
 	// RequestKey keys the hashes of requests that are kept for idempotency: at least 16 bytes, the same in every replica.
 	RequestKey []byte
 	Steps      []profile.Spec // that profiles may use, for GET /v1/steps; none: there are none
+	Gateway    Gateway        // told with every join token that is made
+}
+
+// Gateway is what an agent needs besides a join token: where it joins, and by what it knows whom it gives the token to.
+type Gateway struct {
+	URL      string
+	CASHA256 string // of the authority's certificate, lower-case hexadecimal
 }
 
 // API serves the HTTP API. Run must run beside it, for the feed of events and to hear of changed principals.
@@ -66,6 +73,7 @@ type API struct {
 	observer    Observer
 	requestKey  []byte
 	steps       []profile.Spec
+	gateway     Gateway
 
 	tokens     *tokens
 	attempts   *limiter
@@ -87,7 +95,7 @@ func New(cfg Config) (*API, error) {
 	a := &API{
 		service: cfg.Service, authorizer: cfg.Authorizer, store: cfg.Log, db: cfg.DB, waiter: cfg.Waiter,
 		projections: cfg.Projections, outcomes: cfg.Outcomes, signer: cfg.Signer, secrets: cfg.SecretsReady, clock: cfg.Clock, log: cfg.Logger,
-		version: cfg.Version, observer: cfg.Observer, requestKey: cfg.RequestKey, steps: cfg.Steps,
+		version: cfg.Version, observer: cfg.Observer, requestKey: cfg.RequestKey, steps: cfg.Steps, gateway: cfg.Gateway,
 		tokens:    newTokens(cfg.DB, cfg.Clock),
 		attempts:  newLimiter(attemptBurst, attemptRefill, mostAddresses),
 		followers: followers{count: map[id.Principal]int{}},

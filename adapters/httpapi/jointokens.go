@@ -25,7 +25,8 @@ func (a *API) joinTokenOperations() {
 	operate(a, document{
 		id: "create-join-token", method: http.MethodPost, path: "/v1/join-tokens", tag: "agents", status: http.StatusCreated, late: true,
 		summary: "Make a token with which agents join", gives: oneOf[contract.JoinToken](),
-		more: "The token is in this answer and in no other; only its hash is kept. Decided on the site, or on the pool.",
+		more: "The token is in this answer and in no other, with the gateway's URL and the SHA-256 of its authority, which the agent " +
+			"needs too; only the token's hash is kept. Decided on the site, or on the pool.",
 	}, a.createJoinToken)
 	operate(a, document{
 		id: "list-join-tokens", method: http.MethodGet, path: "/v1/join-tokens", tag: "agents",
@@ -78,7 +79,7 @@ func joinTokenFacts(b contract.NewJoinToken, now time.Time) (jointoken.Minted, e
 	}
 	facts.ExpiresAt = now.Add(joinTokenLife)
 	if b.TTL > 0 {
-		facts.ExpiresAt = now.Add(time.Duration(b.TTL) * time.Second)
+		facts.ExpiresAt = now.Add(seconds(int64(b.TTL), jointoken.MaxLife))
 	}
 	if e := b.Expect; e != nil {
 		facts.Expect = jointoken.Expect{MACs: e.MACs, ProductUUID: e.ProductUUID, Serial: e.Serial, GPUUUID: e.GPUUUID}
@@ -108,6 +109,9 @@ func (a *API) joinTokenDone(ctx context.Context, done commands.JoinTokenOutcome,
 		ID: s.Token.String(), Token: token, Role: string(s.Role), Tenant: s.Tenant.String(), Site: s.Site.String(),
 		Expect: expectOf(s.Expect), ExpiresAt: s.ExpiresAt.UTC(), MaxUses: s.MaxUses, Uses: len(s.Uses), Revoked: s.Revoked,
 		Version: uint64(done.Version), Position: uint64(done.Position), UpdatedAt: done.At.UTC(),
+	}
+	if token != "" {
+		out.Gateway, out.CASHA256 = a.gateway.URL, a.gateway.CASHA256
 	}
 	if !id.IsZero(s.Pool) {
 		out.Pool = s.Pool.String()

@@ -302,6 +302,20 @@ func TestConnectivityIsOfNow(t *testing.T) {
 	}
 }
 
+// A verb that was applied is not answered with an error because nothing is known of the machine's agent.
+func TestAVerbIsAnsweredWithoutPresence(t *testing.T) {
+	w := start(t)
+	n := w.enroll(w.estate("acme").pool)
+	if _, err := w.pool.Exec(t.Context(), "ALTER TABLE agent_presence RENAME TO elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	got := into[contract.Node](w.post("/v1/nodes/"+n.ID+"/cordon", contract.Reason{Reason: "r"}).want(200))
+	if !got.Cordoned || got.Connectivity != "unknown" || got.Agent != nil {
+		t.Fatalf("%+v", got)
+	}
+	w.get("/v1/nodes/"+n.ID).problem(503, "UNAVAILABLE")
+}
+
 // A machine may be called as its fields are.
 func TestConnectivityIsPutInItsOwnPlace(t *testing.T) {
 	w := start(t)

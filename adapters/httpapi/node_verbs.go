@@ -103,8 +103,8 @@ func (a *API) nodeDone(ctx context.Context, done commands.NodeOutcome) (*answer,
 		return nil, err
 	}
 	views := []json.RawMessage{view}
-	if err := a.withPresence(ctx, views); err != nil {
-		return nil, err
+	if err := a.withPresence(ctx, views); err != nil { // what was done is told also where nothing can be told of the agent
+		a.log.WarnContext(ctx, "an answer does not tell of the agent", "requestId", requestOf(ctx).id, "error", causes(err))
 	}
 	return a.done(ctx, metalview.Name, done.Version, done.Position, views[0])
 }

@@ -28,14 +28,14 @@ func presenceAsked(fields []string) bool {
 // withPresence puts into views of machines, in one query for all of them, what is known of their agents now. The views
 // themselves are of the log alone.
 func (a *API) withPresence(ctx context.Context, views []json.RawMessage) error {
-	spots := make([]spot, len(views))
-	nodes := make([]string, len(views))
-	for i, view := range views {
-		var err error
-		if spots[i], err = spotOf(view); err != nil {
+	var spots []spot
+	var nodes []string
+	for i := range views {
+		at, err := spotOf(&views[i])
+		if err != nil {
 			return err
 		}
-		nodes[i] = spots[i].node
+		spots, nodes = append(spots, at), append(nodes, at.node)
 	}
 	if len(nodes) == 0 {
 		return nil
@@ -44,13 +44,11 @@ func (a *API) withPresence(ctx context.Context, views []json.RawMessage) error {
 	if err != nil {
 		return readFault(err)
 	}
-	for i, at := range spots {
+	for _, at := range spots {
 		if of, joined := known[at.node]; joined {
-			filled, err := at.fill(views[i], of) //nolint:gosec // G602: a spot was made for each view
-			if err != nil {
+			if err := at.fill(of); err != nil {
 				return err
 			}
-			views[i] = filled //nolint:gosec // G602: the same
 		}
 	}
 	return nil
@@ -58,6 +56,7 @@ func (a *API) withPresence(ctx context.Context, views []json.RawMessage) error {
 
 // spot is where the connectivity stands in a view that is JSON, and of which machine it is.
 type spot struct {
+	view       *json.RawMessage
 	node       string
 	begin, end int64
 }
@@ -65,9 +64,9 @@ type spot struct {
 var errNoSpot = errors.New("a machine's view has no connectivity")
 
 // spotOf walks over the fields of a view up to its connectivity, without decoding them.
-func spotOf(view json.RawMessage) (spot, error) {
-	var at spot
-	d := jsontext.NewDecoder(bytes.NewReader(view))
+func spotOf(view *json.RawMessage) (spot, error) {
+	at := spot{view: view}
+	d := jsontext.NewDecoder(bytes.NewReader(*view))
 	if _, err := d.ReadToken(); err != nil { // the object's beginning
 		return at, fmt.Errorf("a machine's view: %w", err)
 	}
@@ -94,19 +93,20 @@ func spotOf(view json.RawMessage) (spot, error) {
 }
 
 // fill writes what is known of the agent over the connectivity.
-func (s spot) fill(view json.RawMessage, of agents.OfNode) (json.RawMessage, error) {
+func (s spot) fill(of agents.OfNode) error {
 	shown := contract.NodeAgent{ID: of.AgentID, Role: string(of.Role)}
 	if of.LastContact != nil {
 		shown.LastContact = moment(*of.LastContact)
 	}
 	agent, err := json.Marshal(shown)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	connectivity := isDisconnected
+	view, connectivity := *s.view, isDisconnected
 	off := bytes.HasPrefix(view[s.end:], []byte(`,"power":"off"`)) // whoever was heard of a moment ago ran before that
 	if !off && of.Connected {
 		connectivity = isConnected
 	}
-	return slices.Concat(view[:s.begin], []byte(`"`+connectivity+`","agent":`), agent, view[s.end:]), nil
+	*s.view = slices.Concat(view[:s.begin], []byte(`"`+connectivity+`","agent":`), agent, view[s.end:])
+	return nil
 }

@@ -119,7 +119,7 @@ func (a *API) issueToken(ctx context.Context, in *takes[contract.NewToken]) (*an
 	if in.Body != nil {
 		asked = *in.Body
 	}
-	done, tokenID, secret, err := a.service.IssueToken(ctx, call, p, asked.Note, seconds(asked.ExpiresInSeconds))
+	done, tokenID, secret, err := a.service.IssueToken(ctx, call, p, asked.Note, seconds(asked.ExpiresInSeconds, commands.MaxTokenLife))
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +134,10 @@ func (a *API) issueToken(ctx context.Context, in *takes[contract.NewToken]) (*an
 	return out, err
 }
 
-// seconds is a life in seconds; one that no duration holds is longer than any that is allowed.
-func seconds(n int64) time.Duration {
-	if n > int64(commands.MaxTokenLife/time.Second) {
-		return commands.MaxTokenLife + time.Second
+// seconds is a life in seconds; one that no duration holds is longer than most, which is the longest that is allowed.
+func seconds(n int64, most time.Duration) time.Duration {
+	if n > int64(most/time.Second) {
+		return most + time.Second
 	}
 	return time.Duration(max(n, -1)) * time.Second
 }

@@ -80,7 +80,7 @@ func start(t testing.TB, change ...setup) *world {
 	cfg := Config{
 		Authorizer: policies, Log: w.store, DB: w.pool, Outcomes: w.outcomes, Signer: w.secrets, Clock: w.now,
 		Logger: slog.New(slog.NewJSONHandler(w.logs, nil)), Version: "test", Observer: w.seen,
-		RequestKey: w.secrets.RequestKey(),
+		RequestKey: w.secrets.RequestKey(), Gateway: Gateway{URL: "https://gateway.example:8444", CASHA256: strings.Repeat("ca", 32)},
 	}
 	catalog := must(steps.NewCatalog(agentcommand.Kinds, steps.Shipped()))(t)
 	cfg.Steps = catalog.Specs()

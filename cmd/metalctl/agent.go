@@ -126,8 +126,8 @@ const joiningLong = `Makes a token with which an agent joins: a site's agent (--
 ramdisk or the installed OS of a machine (--node with --role).
 
 The token is shown once. With --out it goes to a file of mode 0600 instead of standard output. An agent also needs the URL of
-the gateway and the SHA-256 of the control plane's authority, by which it knows whom it gives the token to: metald tells both
-when it starts.`
+the gateway and the SHA-256 of the control plane's authority, by which it knows whom it gives the token to: both are told on
+standard error.`
 
 func newJoinToken(a *app) *cobra.Command {
 	var f writeFlags
@@ -181,7 +181,7 @@ func joinRole(in contract.NewJoinToken) string {
 	return ""
 }
 
-// makeJoinToken prints the token alone on a terminal's line, or keeps it in a file.
+// makeJoinToken prints the token alone on a line of standard output, or keeps it in a file.
 func (a *app) makeJoinToken(ctx context.Context, in contract.NewJoinToken, out string, o []client.Option) error {
 	c, err := a.connect()
 	if err != nil {
@@ -205,6 +205,9 @@ func (a *app) makeJoinToken(ctx context.Context, in contract.NewJoinToken, out s
 		return a.document(made)
 	}
 	a.say("join token %s, role %s, good until %s", made.ID, made.Role, clock(made.ExpiresAt))
+	if made.Gateway != "" {
+		a.say("for bcd: --gateway %s --ca-sha256 %s", made.Gateway, made.CASHA256)
+	}
 	if made.Token != "" {
 		_, err = a.out.Write([]byte(made.Token + "\n"))
 	}

@@ -91,7 +91,7 @@ func (p *plane) watch(c Config, authorizer commands.Authorizer, catalog *steps.C
 		Service: p.service, Authorizer: authorizer, Log: p.stores.Log, DB: p.stores.Pool, Waiter: p.runner, Projections: p.runner.Names(),
 		Outcomes: outcomes{p.outcomes}, Signer: p.secrets, SecretsReady: p.secrets.Check, Clock: p.clock.Now, Logger: p.logger,
 		Version: c.Version, Metrics: meters.Handler(), Observer: seen, RequestKey: p.secrets.RequestKey(),
-		Steps: catalog.Specs(),
+		Steps: catalog.Specs(), Gateway: httpapi.Gateway{URL: p.gateway.url, CASHA256: p.ca.Fingerprint()},
 	})
 	meters.Watch(metrics.Sources{
 		Head: p.stores.Log.Head, Projections: positions, Subscribers: seen.following, Findings: p.findings,
