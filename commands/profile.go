@@ -178,13 +178,6 @@ func (s *Service) MarkProfileUsed(ctx context.Context, call Call, found FoundPro
 	return FoundProfile{done.State.Document, found.Tenant}, err
 }
 
-// ValidateProfile lists everything that is wrong with a profile, by path: what is malformed, what does not resolve, inputs
-// that its steps refuse.
-func (s *Service) ValidateProfile(doc profile.Document) []fault.Issue {
-	_, wrong := s.RenderProfile(doc, "")
-	return wrong
-}
-
 // RenderProfile gives a profile's steps as a workflow would run them on a machine with a hardware profile; empty: one whose
 // drivers are all the default one.
 func (s *Service) RenderProfile(doc profile.Document, hardware string) ([]profile.Resolved, []fault.Issue) {

@@ -3,6 +3,7 @@ package commands_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -183,8 +184,36 @@ func TestValidateAndRender(t *testing.T) {
 	if _, wrong := w.RenderProfile(doc, "even"); len(wrong) != 1 || wrong[0].Path != "hardwareProfile" {
 		t.Fatalf("got %v", wrong)
 	}
-	doc.Steps = append(doc.Steps, profile.Step{Use: "power.setPower"})
-	if wrong := w.ValidateProfile(doc); len(wrong) != 1 || wrong[0].Path != "steps[2].with.action" {
-		t.Fatalf("got %v", wrong)
+}
+
+// What is malformed hides nothing else, and what only follows from it is not told.
+func TestEveryIssueOfAProfile(t *testing.T) {
+	w := newWorld(t).equip(t)
+	const head = `{"id":"x","version":1,"target":"metal"`
+	for name, c := range map[string]struct {
+		text, hardware string
+		want           []string
+	}{
+		"none":               {head + `,"steps":[{"use":"boot.clear"}]}`, "", nil},
+		"unresolved":         {head + `,"steps":[{"use":"no.such"},{"use":"power.setPower"}]}`, "", []string{"steps[0].use", "steps[1].with.action"}},
+		"both":               {head + `,"color":1,"steps":[{"use":"no.such","timeout":"soon"}]}`, "", []string{"color", "steps[0].timeout", "steps[0].use"}},
+		"where is malformed": {head + `,"steps":[{"use":"bios.set","on":"moon"}]}`, "", []string{"steps[0].on"}},
+		"input is malformed": {head + `,"steps":[{"use":"power.setPower","with":[]}]}`, "", []string{"steps[0].with"}},
+		"hardware":           {head + `,"color":1,"steps":[{"use":"boot.clear"}]}`, "even", []string{"color", "hardwareProfile"}},
+		"tenth beside first": {head + `,"steps":[{"use":1}` + strings.Repeat(`,{"use":"no.such"}`, 10) + `]}`, "", []string{
+			"steps[0].use", "steps[10].use", "steps[1].use", "steps[2].use", "steps[3].use", "steps[4].use", "steps[5].use", "steps[6].use",
+			"steps[7].use", "steps[8].use", "steps[9].use",
+		}},
+		"no object": {`[]`, "", []string{"", "id", "target", "version"}},
+		"no JSON":   {`{`, "", []string{""}},
+	} {
+		var got []string
+		for _, i := range w.ProfileIssues([]byte(c.text), c.hardware) {
+			got = append(got, i.Path)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: issues at %q, want %q", name, got, c.want)
+		}
 	}
 }

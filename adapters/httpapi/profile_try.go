@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"reflect"
 	"time"
@@ -31,17 +30,7 @@ func (a *API) validateProfile(ctx context.Context, in *tries) (*answer, error) {
 	if err := mayTry(ctx); err != nil {
 		return nil, err
 	}
-	doc, err := profile.Parse(in.Body.Profile)
-	var found []fault.Issue
-	var malformed *fault.Error
-	switch {
-	case errors.As(err, &malformed):
-		found = malformed.Issues
-	case err != nil:
-		return nil, err
-	default:
-		_, found = a.service.RenderProfile(doc, in.Body.HardwareProfile)
-	}
+	found := a.service.ProfileIssues(in.Body.Profile, in.Body.HardwareProfile)
 	out := contract.Verdict{Valid: len(found) == 0, Issues: []contract.Issue{}}
 	for _, i := range found {
 		out.Issues = append(out.Issues, contract.Issue{Path: i.Path, Message: i.Message})

@@ -77,15 +77,16 @@ func TestBadProfiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		doc   string
 		paths []string
+		more  []string // that validate finds besides
 	}{
-		"no object": {`[]`, []string{"", "id", "target", "version"}},
+		"no object": {`[]`, []string{"", "id", "target", "version"}, nil},
 		"fields": {
 			`{"id":"A b","version":0,"target":"moon","color":"red","steps":[{"use":"power.setPower","timeout":"soon"}]}`,
-			[]string{"id", "version", "target", "color", "steps[0].timeout"},
+			[]string{"id", "version", "target", "color", "steps[0].timeout"}, []string{"steps[0].with.action"},
 		},
 		"steps twice": {
 			`{"id":"a","version":1,"target":"metal","steps":[{"use":"x.y","id":"s"},{"use":"x.y","id":"s"}]}`,
-			[]string{"steps[1].id"},
+			[]string{"steps[1].id"}, []string{"steps[0].use", "steps[1].use"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +97,7 @@ func TestBadProfiles(t *testing.T) {
 			if verdict.Valid {
 				t.Fatal("valid")
 			}
-			checkIssues(t, verdict.Issues, c.paths)
+			checkIssues(t, verdict.Issues, append(c.paths, c.more...))
 			w.post("/v1/profiles/render", contract.TryProfile{Profile: json.RawMessage(c.doc)}).problem(422, "INVALID_CONFIG")
 		})
 	}
