@@ -27,17 +27,23 @@ var decoder = sync.OnceValues(func() (*event.Registry, error) {
 		image.PublicEvents, profile.Events, tenant.Events, site.Events, pool.Events, principal.Events)
 })
 
-// sentence says what an event tells, in a few words. An event that this program does not know is told by its type.
-func sentence(e contract.Event) string {
+// known decodes an event; nil for one that this program does not know.
+func known(e contract.Event) event.Event {
 	tables, err := decoder()
 	if err != nil {
-		return plainWords(e.Type)
+		return nil
 	}
-	known, err := tables.Decode(e.Type, max(e.Schema, 1), e.Data)
+	fact, err := tables.Decode(e.Type, max(e.Schema, 1), e.Data)
 	if err != nil {
-		return plainWords(e.Type)
+		return nil
 	}
-	switch k := known.(type) {
+	return fact
+}
+
+// sentence says what an event tells, in a few words. An event that this program does not know is told by its type.
+func sentence(e contract.Event) string {
+	fact := known(e)
+	switch k := fact.(type) {
 	case node.Event:
 		return nodeSentence(k)
 	case workflow.Event:
@@ -51,7 +57,7 @@ func sentence(e contract.Event) string {
 	case jointoken.Event:
 		return joinTokenSentence(k)
 	case image.Event, image.PublicEvent:
-		return imageSentence(known)
+		return imageSentence(fact)
 	case profile.Event:
 		return profileSentence(k)
 	case tenant.Created:

@@ -61,18 +61,12 @@ type whyLink struct {
 	Request  string `json:"requestId,omitempty"`
 }
 
-// whyNext is a verb that is legal now.
-type whyNext struct {
-	Verb string `json:"verb"`
-	To   string `json:"to"`
-}
-
 func (a *app) why(ctx context.Context, c *client.Client, n contract.Node, events []contract.Event, all bool) error {
 	start := 0
 	if !all {
 		start = lastRest(events)
 	}
-	answer := whyAnswer{Node: n, Now: now(n), Next: next(n), Omitted: start}
+	answer := whyAnswer{Node: n, Now: now(n), Next: next(n, events[start:]), Omitted: start}
 	names := map[string]string{}
 	for _, e := range events[start:] {
 		answer.Chain = append(answer.Chain, whyLink{
@@ -157,37 +151,6 @@ func workflowNow(n contract.Node, info node.StateInfo) string {
 	return " It waits for its workflow, " + orElse(info.Profile, "that of its deploy profile") + ", to start."
 }
 
-// next lists what an operator can do, by the table that this program was built with.
-func next(n contract.Node) []whyNext {
-	from, failedFrom := node.ProvisionState(n.Provision), node.ProvisionState(n.FailedFrom)
-	list := []whyNext{}
-	for _, v := range node.Legal(from, failedFrom) {
-		if !asked(v, from) || v == node.VerbAbort && n.Workflow == "" {
-			continue
-		}
-		var to []string
-		for _, s := range node.Destinations(from, v, failedFrom) {
-			to = append(to, string(s))
-		}
-		list = append(list, whyNext{string(v), strings.Join(to, " or ")})
-	}
-	return list
-}
-
-// asked tells the verbs that an operator asks for: the others are the control plane's own. Leaving rescue is asked by
-// an operator and applied by the control plane.
-func asked(v node.Verb, from node.ProvisionState) bool {
-	if v == node.VerbRecover || v == node.VerbUnrescue {
-		return true
-	}
-	for _, m := range node.Moves {
-		if m.Verb == v && m.From == from && m.Who == node.Operator {
-			return true
-		}
-	}
-	return false
-}
-
 func (a *app) tell(w whyAnswer) error {
 	var s strings.Builder
 	_, _ = fmt.Fprintf(&s, "%s (%s)\n\n", w.Node.Name, w.Node.ID) // a Builder never fails
@@ -204,7 +167,7 @@ func (a *app) tell(w whyAnswer) error {
 		s.WriteString("What can be done next:\n")
 	}
 	for _, v := range w.Next {
-		_, _ = fmt.Fprintf(&s, "  metalctl %s %s  → %s\n", v.Verb, w.Node.ID, v.To)
+		_, _ = fmt.Fprintf(&s, "  %s  → %s\n", v.Command, v.To)
 	}
 	_, err := fmt.Fprint(a.out, s.String())
 	return err

@@ -70,6 +70,8 @@ func agentCommandSentence(e agentcommand.Event) string {
 			s += ", signed by the node"
 		}
 		return s + because(strings.TrimPrefix(e.Code+": "+e.Reason, ": "))
+	case agentcommand.SecretFetched:
+		return e.Agent.String() + " was given the value of " + e.Secret
 	}
 	return plainWords(e.EventType())
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,8 +45,10 @@ func (a *app) watchWorkflow(ctx context.Context, c *client.Client, w contract.Wo
 		return workflowWell(w.State)
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	var showing sync.WaitGroup
+	defer showing.Wait() // after cancel: nothing is told of it once it is over
 	defer cancel()
-	go a.showProgress(ctx, c, w.ID)
+	showing.Go(func() { a.showProgress(ctx, c, w.ID) })
 	for e, err := range c.Follow(ctx, client.Feed{After: &w.Position, Subject: "workflow/" + w.ID}) {
 		if err != nil {
 			return err
