@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/workflow"
 	"github.com/better-compute/metal/projections"
 )
@@ -70,12 +71,11 @@ func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
 		rows[key] = rows[key].with(folds[key], e)
 	}
 	for key, state := range folds {
-		rows[key].close(*state)
-	}
-	for key, r := range rows {
-		if r == nil || r.Tenant == "" { // of a stream whose first event this program does not know
+		if id.IsZero(state.Workflow) { // of a stream whose first event this program does not know
 			delete(rows, key)
+			continue
 		}
+		rows[key].close(*state)
 	}
 	return workflows.Save(ctx, tx, rows)
 }

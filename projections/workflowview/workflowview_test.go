@@ -145,6 +145,20 @@ func same(t *testing.T, db projections.DB, log event.Store, n int) {
 	}
 }
 
+// A stream whose first event only a newer program knows makes no row that belongs to nobody.
+func TestAStreamWithoutABeginningIsNotShown(t *testing.T) {
+	db, log := pgtest.New(t), newLog(t)
+	began := workflow.Began{Ref: created(1).Ref, At: start}
+	if _, err := log.Append(t.Context(), workflow.StreamOf(workflowID(1)), 0, event.Meta{}, began, began); err != nil {
+		t.Fatal(err)
+	}
+	projectiontest.CatchUp(t, db, log, workflowview.New())
+	expect(t, db, workflowview.Filter{Scope: projections.Everything})
+	if _, err := workflowview.Get(t.Context(), db, workflowID(1)); fault.CodeOf(err) != fault.NotFound {
+		t.Errorf("got %v, want NOT_FOUND", err)
+	}
+}
+
 func asJSON(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
