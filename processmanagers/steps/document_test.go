@@ -48,7 +48,7 @@ func describe(t *testing.T, out *strings.Builder, spec profile.Spec) {
 	for _, relay := range spec.Relays {
 		fmt.Fprintf(out, ", through `%s`", relay)
 	}
-	fmt.Fprintf(out, "; %s at most.", strings.TrimSuffix(strings.TrimSuffix(spec.Timeout.String(), "0s"), "0m"))
+	fmt.Fprintf(out, "; %s at most.", profile.Duration(spec.Timeout))
 	if sends := slices.Concat([]string{spec.Command}, spec.Sends); len(strings.Join(sends, "")) > 0 {
 		fmt.Fprintf(out, " Sends `%s`.", strings.Trim(strings.Join(sends, "`, `"), "`, "))
 	}
