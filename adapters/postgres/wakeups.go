@@ -196,30 +196,6 @@ func ordered[T any](list []T, lease func(T) processmanagers.Lease) []T {
 	})
 }
 
-// Failing is a key whose passes fail, for findings.
-type Failing struct {
-	Manager, Key string
-	Attempts     int
-	Error        string
-	Since        time.Time
-	Due          time.Time
-}
-
-// FailingKeys lists keys whose passes failed at least so many times in a row, the oldest first.
-func (w *Wakeups) FailingKeys(ctx context.Context, attempts, limit int) ([]Failing, error) {
-	const sql = `SELECT manager, key, attempts, coalesce(error, ''), failing_since, due FROM wakeups
-		WHERE attempts > 0 AND attempts >= $1 ORDER BY failing_since LIMIT $2`
-	rows, err := w.pool.Query(ctx, sql, attempts, limit)
-	if err != nil {
-		return nil, fmt.Errorf("failing keys: %w", Fault(err))
-	}
-	failing, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Failing])
-	if err != nil {
-		return nil, fmt.Errorf("failing keys: %w", Fault(err))
-	}
-	return failing, nil
-}
-
 // Depth is how many keys are due and how long the oldest of them has been.
 func (w *Wakeups) Depth(ctx context.Context) (due int, age time.Duration, err error) {
 	const sql = `SELECT count(*), coalesce(now() - min(free_at), interval '0') FROM wakeups WHERE free_at <= now()`
