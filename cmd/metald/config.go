@@ -65,7 +65,8 @@ func (c *config) bindServer(flags *pflag.FlagSet, listen, gateway string) {
 	flags.StringVar(&c.kernel, "ramdisk-kernel", "vmlinuz",
 		"kernel that machines boot from the network: a URL, or a name below the --boot-files of their site's agent")
 	flags.StringVar(&c.initrd, "ramdisk-initrd", "initramfs", "its initial ramdisk; bcd image build-ramdisk makes both")
-	flags.StringSliceVar(&c.kernelArgs, "ramdisk-arg", nil, "further kernel argument, such as console=ttyS0; repeat for more")
+	flags.StringArrayVar(&c.kernelArgs, "ramdisk-arg", nil,
+		"further kernel arguments, such as 'console=ttyS0,115200 quiet'; may be repeated")
 	flags.DurationVar(&c.drain, "drain", 10*time.Second, "how long requests may take to finish when it is stopped")
 }
 
@@ -174,7 +175,7 @@ func (c *config) plane(master postgres.MasterKey, token string) plane.Config {
 		Postgres: c.postgres, EventStore: c.eventstore, MasterKey: master, AdminToken: token,
 		Listen: c.listen, TLSCert: c.tlsCert, TLSKey: c.tlsKey, InsecureHTTP: c.insecureHTTP,
 		Gateway: plane.Gateway{Listen: c.gatewayListen, URL: c.gatewayURL, Names: c.gatewayNames},
-		Kernel:  c.kernel, Initrd: c.initrd, KernelArgs: c.kernelArgs,
+		Kernel:  c.kernel, Initrd: c.initrd, KernelArgs: strings.Fields(strings.Join(c.kernelArgs, " ")),
 		Policies: c.policies, Drain: c.drain, Logger: c.logger(), Version: version(),
 	}
 }

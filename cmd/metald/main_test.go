@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
+	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/test/pgtest"
 )
 
@@ -101,5 +105,21 @@ func TestCauseIsNotToldTwice(t *testing.T) {
 	_, stdout, stderr := runs(t, "migrate", "--postgres", "host=/nowhere/at/all user=u")
 	if stdout != "" || strings.Count(stderr, "no such file or directory") > 2 { // once for each address that was tried
 		t.Errorf("%s%s", stdout, stderr)
+	}
+}
+
+// Kernel arguments hold commas, and one variable of the environment may hold several.
+func TestKernelArguments(t *testing.T) {
+	var c config
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.bindServer(flags, ":1", ":2")
+	for _, given := range []string{"console=ttyS0,115200 quiet", "panic=-1"} {
+		if err := flags.Set("ramdisk-arg", given); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"console=ttyS0,115200", "quiet", "panic=-1"}
+	if got := c.plane(postgres.MasterKey{}, "").KernelArgs; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
