@@ -79,7 +79,7 @@ func dev(ctx context.Context, c config, dir string) (err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	if err := plane.Free(ctx, c.listen); err != nil { // before a database is made for nothing
+	if err := plane.Free(ctx, c.listen, c.gatewayListen); err != nil { // before a database is made for nothing
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // G301: the database's own account must pass through

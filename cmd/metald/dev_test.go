@@ -33,13 +33,15 @@ func TestDevTakenPortMakesNothing(t *testing.T) {
 	}
 	defer func() { _ = taken.Close() }()
 	dir := filepath.Join(publicDirectory(t), "data")
-	code, _, stderr := runs(t, "dev", "--data-dir", dir, "--listen", taken.Addr().String())
-	if code != exitBadConfig {
-		t.Errorf("exit code %d", code)
-	}
-	wantWords(t, stderr, "can't listen on "+taken.Addr().String(), "in use", "--listen")
-	if _, err := os.Stat(dir); err == nil {
-		t.Error("a data directory was made all the same")
+	for option, other := range map[string]string{"--listen": "--gateway-listen", "--gateway-listen": "--listen"} {
+		code, _, stderr := runs(t, "dev", "--data-dir", dir, option, taken.Addr().String(), other, "127.0.0.1:0")
+		if code != exitBadConfig {
+			t.Errorf("exit code %d", code)
+		}
+		wantWords(t, stderr, "can't listen on "+taken.Addr().String(), "in use", "choose another "+option)
+		if _, err := os.Stat(dir); err == nil {
+			t.Error("a data directory was made all the same")
+		}
 	}
 }
 

@@ -8,7 +8,17 @@ import (
 
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/commands"
+	"github.com/better-compute/metal/domain/event"
 )
+
+// administered makes sure that somebody can log in, and gives the log's head afterwards.
+func administered(ctx context.Context, service *commands.Service, secrets *postgres.Secrets, log event.Store, c Config,
+) (event.Position, error) {
+	if err := administrator(ctx, service, secrets, c); err != nil {
+		return 0, err
+	}
+	return log.Head(ctx)
+}
 
 // administrator makes sure that somebody can log in: with the token that was given, or, at the first start, with one that
 // is made and printed once.

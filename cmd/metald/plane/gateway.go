@@ -24,7 +24,7 @@ type gateway struct {
 
 // openGateway takes the gateway's port. Its certificate is from the built-in authority.
 func (p *plane) openGateway(ctx context.Context, c Config, seen agentapi.Observer) (*gateway, error) {
-	listener, err := bind(ctx, c.Gateway.Listen)
+	listener, err := bind(ctx, c.Gateway.Listen, optionGateway)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +67,14 @@ func (g *gateway) serve() error {
 		return err
 	}
 	return nil
+}
+
+// abandon gives port and goroutines back where a start goes wrong before serve.
+func (g *gateway) abandon(ctx context.Context) {
+	_ = g.listener.Close()
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_ = g.agents.Close(closing) // nobody was served
 }
 
 // shutdown answers the polls that wait, then ends.

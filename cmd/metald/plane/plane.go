@@ -74,10 +74,14 @@ func wire(ctx context.Context, c Config, s *Stores, secrets *postgres.Secrets) (
 	if p.gateway, err = p.openGateway(ctx, c, meters.Agents()); err != nil {
 		return nil, err
 	}
-	if err := p.manage(c, catalog, p.gateway.url, meters.Pass); err != nil {
+	if err = p.manage(c, catalog, p.gateway.url, meters.Pass); err == nil {
+		err = p.watch(c, authorizer, catalog, meters)
+	}
+	if err != nil {
+		p.gateway.abandon(ctx)
 		return nil, err
 	}
-	return p, p.watch(c, authorizer, catalog, meters)
+	return p, nil
 }
 
 // watch makes what follows the log and what answers from it.

@@ -38,42 +38,52 @@ func Run(ctx context.Context, c Config, ready func(Addresses)) error {
 	if err != nil {
 		return err
 	}
-	if err := administrator(ctx, p.service, secrets, c); err != nil {
-		return err
-	}
-	administered, err := s.Log.Head(ctx)
+	written, err := administered(ctx, p.service, secrets, s.Log, c)
 	if err != nil {
+		p.gateway.abandon(ctx)
 		return err
 	}
 	listener, address, err := listen(ctx, c)
 	if err != nil {
+		p.gateway.abandon(ctx)
 		return err
 	}
-	return p.serve(ctx, c, listener, administered, func() {
+	return p.serve(ctx, c, listener, written, func() {
 		ready(Addresses{API: address, Gateway: p.gateway.url, CASHA256: p.ca.Fingerprint()})
 	})
 }
 
-// Free reports whether an address can be listened on.
-func Free(ctx context.Context, address string) error {
-	probe, err := bind(ctx, address)
-	if err != nil {
-		return err
+// Free reports whether the addresses of the API and of the gateway can be listened on.
+func Free(ctx context.Context, api, gateway string) error {
+	for option, address := range map[string]string{optionListen: api, optionGateway: gateway} {
+		probe, err := bind(ctx, address, option)
+		if err != nil {
+			return err
+		}
+		if err := probe.Close(); err != nil {
+			return err
+		}
 	}
-	return probe.Close()
+	return nil
 }
 
-func bind(ctx context.Context, address string) (net.Listener, error) {
+// The options that name addresses, for whoever has to choose another.
+const (
+	optionListen  = "--listen"
+	optionGateway = "--gateway-listen"
+)
+
+func bind(ctx context.Context, address, option string) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fault.Wrap(err, fault.InvalidConfig, "can't listen on %s", address).WithRemedy("choose another --listen")
+		return nil, fault.Wrap(err, fault.InvalidConfig, "can't listen on %s", address).WithRemedy("choose another " + option)
 	}
 	return listener, nil
 }
 
 // listen takes the port, and wraps it in TLS unless a proxy does that.
 func listen(ctx context.Context, c Config) (net.Listener, string, error) {
-	plain, err := bind(ctx, c.Listen)
+	plain, err := bind(ctx, c.Listen, optionListen)
 	if err != nil {
 		return nil, "", err
 	}
