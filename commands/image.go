@@ -120,15 +120,6 @@ func (s *Service) WithdrawImage(ctx context.Context, call Call, i id.Image, reas
 	return done, s.onPublication(ctx, call, done.State.Ref(), done.State.Tenant, image.Unpublish{Image: i})
 }
 
-// Image is an image as its stream has it. Errors: NOT_FOUND.
-func (s *Service) Image(ctx context.Context, i id.Image) (image.State, error) {
-	now, err := load(ctx, s, image.Decider, image.StreamOf(i))
-	if err == nil && !now.state.Exists() {
-		err = noImage(i)
-	}
-	return now.state, err
-}
-
 // ResolveImage finds what name@version means for a tenant: its own image, else the public one. Errors: NOT_FOUND where there
 // is none or it was withdrawn, INVALID_INPUT.
 func (s *Service) ResolveImage(ctx context.Context, t id.Tenant, text string) (image.State, error) {

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/label"
 )
 
 // The bounds of what people name.
 const (
 	maxName   = 100
 	maxLabels = 64
-	maxLabel  = 63
 )
 
 // issues gathers everything that is wrong with an input, so that a caller hears it all at once.
@@ -41,7 +41,7 @@ func (i *issues) name(path, name string) {
 	}
 }
 
-// labels are keys and values as in label expressions: letters, digits and -_./ so that no expression is ambiguous.
+// labels are keys and values as in label expressions.
 func (i *issues) labels(path string, labels map[string]string) {
 	if len(labels) > maxLabels {
 		i.add(path, "at most %d labels", maxLabels)
@@ -52,23 +52,18 @@ func (i *issues) labels(path string, labels map[string]string) {
 	}
 	slices.Sort(keys)
 	for _, k := range keys {
-		if k == "" || !labelText(k) {
-			i.add(path, "key %q: 1 to %d of letters, digits and -_./", cutKey(k), maxLabel)
+		if k == "" || !label.IsText(k) {
+			i.add(path, "key %q: 1 to %d of letters, digits and -_./", cutKey(k), label.MaxText)
 		}
-		if !labelText(labels[k]) {
-			i.add(path+"."+cutKey(k), "at most %d of letters, digits and -_./", maxLabel)
+		if !label.IsText(labels[k]) {
+			i.add(path+"."+cutKey(k), "at most %d of letters, digits and -_./", label.MaxText)
 		}
 	}
-}
-
-func labelText(s string) bool {
-	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./"
-	return len(s) <= maxLabel && strings.Trim(s, allowed) == ""
 }
 
 func cutKey(k string) string {
-	if len(k) <= maxLabel {
+	if len(k) <= label.MaxText {
 		return k
 	}
-	return k[:maxLabel] + "…"
+	return k[:label.MaxText] + "…"
 }

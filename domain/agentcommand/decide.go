@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/better-compute/metal/domain/event"
@@ -197,11 +196,6 @@ func over(s State) error {
 }
 
 func (s State) ref() Ref { return Ref{Node: s.Node, Workflow: s.Workflow} }
-
-// Overdue reports whether the order's deadline passed without a result.
-func (s State) Overdue(now time.Time) bool {
-	return s.Exists() && !s.Status.Settled() && now.After(s.NotAfter)
-}
 
 // Bound cuts a text to MaxReason bytes at a character. Bytes that are not UTF-8 become the replacement character, control
 // characters a space.

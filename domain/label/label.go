@@ -12,8 +12,10 @@ import (
 const (
 	maxExpression = 1024
 	maxTerms      = 32
-	maxText       = 63
 )
+
+// MaxText bounds a key and a value, in bytes.
+const MaxText = 63
 
 // Expression is a parsed expression; all of its terms must hold. One without terms never holds.
 type Expression struct{ terms []term }
@@ -56,13 +58,14 @@ func parseTerm(text string) (t term, ok bool) {
 		text, t.negated = strings.CutPrefix(text, "!")
 		t.key = strings.TrimSpace(text)
 	}
-	return t, t.key != "" && isText(t.key) && isText(t.value)
+	return t, t.key != "" && IsText(t.key) && IsText(t.value)
 }
 
-// isText tells what keys and values are made of: the same as the labels of machines.
-func isText(s string) bool {
+// IsText tells whether a key or a value is made of what it may be: letters, digits and -_./ so that no expression is
+// ambiguous. The labels of machines are the same.
+func IsText(s string) bool {
 	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./"
-	return len(s) <= maxText && strings.Trim(s, allowed) == ""
+	return len(s) <= MaxText && strings.Trim(s, allowed) == ""
 }
 
 // Empty reports whether the text parsed to nothing.
