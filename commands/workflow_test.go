@@ -47,7 +47,7 @@ func (w *world) advance(t *testing.T, wf id.Workflow) workflow.State {
 	return done.State
 }
 
-// fails settles steps with an error until the workflow has failed.
+// fails settles the first step well and the next one with an error, until the workflow has failed.
 func (w *world) fails(t *testing.T, wf id.Workflow) workflow.State {
 	t.Helper()
 	for range 100 {
@@ -56,7 +56,11 @@ func (w *world) fails(t *testing.T, wf id.Workflow) workflow.State {
 			return state
 		}
 		if step := state.InFlight(); step != nil {
-			w.settle(t, wf, *step, &workflow.Failure{Code: "DRIVER_ERROR", Message: "no answer"})
+			var failure *workflow.Failure
+			if step.ID != state.Steps[0].ID {
+				failure = &workflow.Failure{Code: "DRIVER_ERROR", Message: "no answer"}
+			}
+			w.settle(t, wf, *step, failure)
 		}
 		w.clock.advance(time.Minute)
 	}
@@ -250,7 +254,7 @@ func TestRetryGoesThroughTheNode(t *testing.T) {
 			}
 			call := of(tenant.Root)
 			for range 2 { // the second is the same request again
-				done, err := w.RetryWorkflow(ctx, call, wf, "identify")
+				done, err := w.RetryWorkflow(ctx, call, wf, "verify")
 				if err != nil || done.State.Run != 2 || done.State.Status != workflow.Running {
 					t.Fatalf("got %+v, %v", done.State, err)
 				}
@@ -259,7 +263,7 @@ func TestRetryGoesThroughTheNode(t *testing.T) {
 			if now.Provision != node.Enrolling || now.Workflow == nil || now.Workflow.ID != wf || now.Workflow.Run != 2 {
 				t.Fatalf("got %s, %+v", now.Provision, now.Workflow)
 			}
-			if step := w.advance(t, wf).InFlight(); step == nil || step.ID != "identify" {
+			if step := w.advance(t, wf).InFlight(); step == nil || step.ID != "verify" {
 				t.Fatalf("got %+v", step)
 			}
 		})
@@ -277,7 +281,7 @@ func TestARetryCutShortIsContinued(t *testing.T) {
 	}
 	meta, call := metaOf(tenant.Root), of(tenant.Root)
 	meta.Command = call.Command
-	moved, err := node.Decide(w.nodeOf(t, n), node.Retry{Workflow: wf, FromStep: "identify"})
+	moved, err := node.Decide(w.nodeOf(t, n), node.Retry{Workflow: wf, FromStep: "verify"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,11 +295,11 @@ func TestARetryCutShortIsContinued(t *testing.T) {
 			t.Fatalf("got %+v, %v", done.State, err)
 		}
 	}
-	if step := w.advance(t, wf).InFlight(); step == nil || step.ID != "identify" {
+	if step := w.advance(t, wf).InFlight(); step == nil || step.ID != "verify" {
 		t.Fatalf("got %+v", step)
 	}
 	// The operator's own request, sent again, succeeds; another one is refused.
-	if done, err := w.RetryWorkflow(ctx, call, wf, "identify"); err != nil || done.State.Run != 2 {
+	if done, err := w.RetryWorkflow(ctx, call, wf, "verify"); err != nil || done.State.Run != 2 {
 		t.Fatalf("got %+v, %v", done.State, err)
 	}
 	if _, err := w.RetryWorkflow(ctx, of(tenant.Root), wf, ""); fault.CodeOf(err) != fault.InvalidState {
