@@ -127,31 +127,49 @@ func (a *runner) serve(ctx context.Context) error {
 		case err == nil || ctx.Err() != nil:
 			continue
 		case fault.CodeOf(err) == fault.Unauthenticated:
-			if a.link.who().AgentID != "" && a.renewNow(ctx) == nil {
-				a.log.Info("renewed a certificate that has expired by the gateway's clock")
-				break
+			if end := a.readmit(ctx, err); end != nil {
+				return end
 			}
-			if a.Token == "" || !a.link.forget() {
-				return refused(err)
-			}
-			a.log.Warn("the certificate is not accepted any more; joining again", "error", err)
 		case errors.Is(err, errRefused):
 			return refused(err)
 		default:
-			a.log.Warn("the gateway does not do what is asked; trying again", "error", err)
+			a.log.Warn("there is no session yet; trying again", "error", err)
 		}
 		pause.wait(ctx, err)
 	}
 	return nil
 }
 
+// readmit sees to a certificate that the gateway did not accept: it is renewed, for it may have expired by the gateway's clock,
+// or the agent joins again. It gives why the agent has to end, or nil to try again.
+func (a *runner) readmit(ctx context.Context, err error) error {
+	if a.link.who().AgentID == "" { // it is the token that was not accepted
+		return refused(err)
+	}
+	switch renewal := a.renewNow(ctx); {
+	case renewal == nil:
+		a.log.Info("renewed a certificate that has expired by the gateway's clock")
+	case fault.CodeOf(renewal) != fault.Unauthenticated: // the gateway has not judged
+		a.log.Warn("the certificate is not accepted, and not renewed yet", "error", renewal)
+	case a.Token == "" || !a.link.forget():
+		return refused(err)
+	default:
+		a.log.Warn("the certificate is not accepted any more; joining again", "error", err)
+	}
+	return nil
+}
+
+// refused is why an agent ends. What is wrong on its own host is told as that: no token mends it.
 func refused(err error) error {
 	var known *fault.Error
-	if errors.As(err, &known) {
-		return fault.Wrap(err, known.Code, "the gateway does not let this agent in: %s", known.Message).
-			WithRemedy("give the agent a fresh join token")
+	switch {
+	case !errors.As(err, &known):
+		return err
+	case known.Code == fault.InvalidConfig:
+		return known
 	}
-	return err
+	return fault.Wrap(err, known.Code, "the gateway does not let this agent in: %s", known.Message).
+		WithRemedy("give the agent a fresh join token")
 }
 
 // attend joins, opens a session and polls until that can't go on.

@@ -31,7 +31,7 @@ func (a *runner) join(ctx context.Context) error {
 	}
 	kept, ok, err := a.State.Load()
 	if err != nil {
-		return fmt.Errorf("%w: %w", errRefused, fault.Wrap(err, fault.InvalidConfig, "the agent's state can't be read: %v", err))
+		return fmt.Errorf("%w: %w", errRefused, stateFault(err, "read"))
 	}
 	if ok && kept.AgentID != "" && fingerprint(kept.CA) == a.CA && !a.link.rejected(kept) {
 		if known, err := a.resume(ctx, kept); known || err != nil {
@@ -71,7 +71,7 @@ func (a *runner) join(ctx context.Context) error {
 // It tells whether the gateway still knows the agent.
 func (a *runner) resume(ctx context.Context, kept Identity) (known bool, err error) {
 	if err := a.link.become(kept); err != nil {
-		return false, err
+		return false, fmt.Errorf("%w: %w", errRefused, err)
 	}
 	if kept.valid(a.now()) {
 		return true, nil
@@ -84,9 +84,10 @@ func (a *runner) resume(ctx context.Context, kept Identity) (known bool, err err
 }
 
 // joinKey is the key to join with. It is kept before it is used: the same token with the same key is answered again, also
-// where this process dies before the answer arrived.
+// where this process dies before the answer arrived. What the agent was is kept with it: a gateway that never answers, or a
+// CA that was mistyped, costs no certificate.
 func (a *runner) joinKey(kept Identity) (ed25519.PrivateKey, []byte, error) {
-	if parsed, err := x509.ParsePKCS8PrivateKey(kept.Key); err == nil && kept.AgentID == "" {
+	if parsed, err := x509.ParsePKCS8PrivateKey(kept.Joining); err == nil {
 		if key, ok := parsed.(ed25519.PrivateKey); ok {
 			csr, err := requestFor(key, a.Name)
 			return key, csr, err
@@ -96,14 +97,19 @@ func (a *runner) joinKey(kept Identity) (ed25519.PrivateKey, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
+	if kept.Joining, err = x509.MarshalPKCS8PrivateKey(key); err != nil {
 		return nil, nil, fault.Wrap(err, fault.Internal, "the key can't be written")
 	}
-	if err := a.State.Save(Identity{Key: der}); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errRefused, fault.Wrap(err, fault.InvalidConfig, "the agent's state can't be kept: %v", err))
+	if err := a.State.Save(kept); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errRefused, stateFault(err, "kept"))
 	}
 	return key, csr, nil
+}
+
+// stateFault is a fault of the agent's own host. No gateway had a part in it, and no token mends it.
+func stateFault(err error, what string) error {
+	return fault.Wrap(err, fault.InvalidConfig, "the agent's state can't be %s: %v", what, err).
+		WithRemedy("let the agent's user read and write its state directory, and see that there is space")
 }
 
 func (a *runner) joined(key ed25519.PrivateKey, answer protocol.JoinAnswer) error {
@@ -218,8 +224,12 @@ func (a *runner) renewWhenDue(ctx context.Context) {
 	}
 }
 
-// renewNow keeps the new certificate before it uses it: from its first use on the old one is no good.
+// renewNow keeps the new certificate before it uses it: from its first use on the old one is no good. A state that can't be
+// kept is found before the gateway is asked, which records every certificate that it issues.
 func (a *runner) renewNow(ctx context.Context) error {
+	if err := a.State.Save(a.link.who()); err != nil {
+		return stateFault(err, "kept")
+	}
 	key, csr, err := newKey(a.Name)
 	if err != nil {
 		return err
@@ -233,7 +243,7 @@ func (a *runner) renewNow(ctx context.Context) error {
 		return err
 	}
 	if err := a.State.Save(i); err != nil {
-		return fault.Wrap(err, fault.InvalidConfig, "the agent's state can't be kept: %v", err)
+		return stateFault(err, "kept")
 	}
 	if err := a.link.become(i); err != nil {
 		return err

@@ -79,7 +79,8 @@ func (l *link) become(i Identity) error {
 	if i.AgentID != "" {
 		key, err := x509.ParsePKCS8PrivateKey(i.Key)
 		if err != nil {
-			return fault.Wrap(err, fault.InvalidConfig, "the agent's key can't be read")
+			return fault.Wrap(err, fault.InvalidConfig, "the agent's key can't be read").
+				WithRemedy("take the agent's state away, and give it a fresh join token")
 		}
 		presents = &tls.Certificate{Certificate: [][]byte{i.Certificate}, PrivateKey: key}
 		signer, _ = key.(crypto.Signer)

@@ -74,8 +74,8 @@ type Order struct {
 // for self-terminating kinds.
 type Handler func(ctx context.Context, o Order) (result any, after func(context.Context) error, err error)
 
-// State keeps an agent's key and certificate. Before a join it is given an Identity with a key only; Load may give that back
-// with ok or without.
+// State keeps an agent's key and certificate. Before an agent has joined for the first time it is given an Identity with
+// nothing but Joining; Load may give that back with ok or without.
 type State interface {
 	Load() (Identity, bool, error)
 	Save(Identity) error
@@ -90,4 +90,6 @@ type Identity struct {
 	// JoinedWith is the SHA-256 of the join token, hexadecimal. A token that may be used several times does not bring an agent
 	// back whose certificate was taken away.
 	JoinedWith string
+	// Joining is the key of a join that is not answered yet, as Key is written. What the agent was before stays until it is.
+	Joining []byte
 }

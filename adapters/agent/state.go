@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/better-compute/metal/adapters/statefile"
 )
 
 // MemoryState keeps an identity as long as the process lives, as a ramdisk does.
@@ -55,32 +57,7 @@ func (s fileState) Save(i Identity) error {
 	if err != nil {
 		return fmt.Errorf("write the agent's state: %w", err)
 	}
-	directory := filepath.Dir(string(s))
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return fmt.Errorf("write the agent's state: %w", err)
-	}
-	f, err := os.CreateTemp(directory, ".identity-*") // 0600
-	if err != nil {
-		return fmt.Errorf("write the agent's state: %w", err)
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // after the rename it is gone already
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write the agent's state: %w", err)
-	}
-	if err := os.Rename(f.Name(), string(s)); err != nil {
-		return fmt.Errorf("write the agent's state: %w", err)
-	}
-	return syncDirectory(directory)
-}
-
-// syncDirectory makes a rename last.
-func syncDirectory(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("write the agent's state: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := statefile.Replace(string(s), text); err != nil {
 		return fmt.Errorf("write the agent's state: %w", err)
 	}
 	return nil
