@@ -47,7 +47,8 @@ func NewEntries(now func() time.Time) *Entries {
 	return &Entries{now: now, byNode: map[string]*held{}, byMAC: map[string]*held{}, byRef: map[string]*held{}}
 }
 
-// Set replaces the machine's entry. A MAC that was another machine's is this one's from now on.
+// Set replaces the machine's entry. A MAC that was another machine's is this one's from now on. Where the entry can't be kept
+// there is none: nothing boots by an order that has failed.
 func (e *Entries) Set(entry Entry) error {
 	macs, issues := checked(entry)
 	if len(issues) > 0 {
@@ -60,8 +61,13 @@ func (e *Entries) Set(entry Entry) error {
 	for _, mac := range macs {
 		e.drop(e.byMAC[mac])
 	}
-	e.add(&held{Entry: entry, ref: rand.Text()})
-	return e.save()
+	h := &held{Entry: entry, ref: rand.Text()}
+	e.add(h)
+	if err := e.save(); err != nil {
+		e.drop(h)
+		return err
+	}
+	return nil
 }
 
 func (e *Entries) add(h *held) {
@@ -98,7 +104,7 @@ func (e *Entries) Find(mac string) (entry Entry, ref string, ok bool) {
 }
 
 // TakeToken gives the token behind a reference, once, to a machine that has one of the entry's MACs. A machine that has none
-// is refused without spending it.
+// is refused without spending it. UNAVAILABLE: that it is spent can't be kept, so it is not; the machine may ask again.
 func (e *Entries) TakeToken(ref string, macs []string) (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,8 +116,9 @@ func (e *Entries) TakeToken(ref string, macs []string) (string, error) {
 	for _, mac := range macs {
 		if mac, err := normal(mac); err == nil && slices.Contains(h.MACs, mac) {
 			e.drop(h)
-			if err := e.save(); err != nil { // it could be taken again after a restart: it is not given
-				return "", err
+			if err := e.save(); err != nil {
+				e.add(h)
+				return "", fault.Wrap(err, fault.Unavailable, "the token can't be handed over now").WithRemedy("ask again in a moment")
 			}
 			return h.Token, nil
 		}

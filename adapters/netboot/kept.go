@@ -5,9 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/better-compute/metal/adapters/statefile"
 	"github.com/better-compute/metal/domain/fault"
 )
 
@@ -47,17 +47,13 @@ func (e *Entries) save() error {
 	}
 	kept := []keptEntry{}
 	for _, h := range e.byNode {
-		kept = append(kept, keptEntry{Entry: h.Entry, Ref: h.ref})
+		if e.now().Before(h.ExpiresAt) {
+			kept = append(kept, keptEntry{Entry: h.Entry, Ref: h.ref})
+		}
 	}
 	text, err := json.Marshal(kept)
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(e.file), 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(e.file+".new", text, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(e.file+".new", e.file)
+		err = statefile.Replace(e.file, text)
 	}
 	if err != nil {
 		return fault.Wrap(err, fault.InvalidConfig, "the boot entries can't be kept: %v", err)

@@ -1,8 +1,10 @@
 package netboot_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +59,48 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 	}
 	if _, err := open().TakeToken(ref, []string{"02:00:00:00:00:01"}); fault.CodeOf(err) != fault.NotFound {
 		t.Errorf("the token was given again: %v", err)
+	}
+}
+
+// A disk that is full spends no token and leaves no entry of an order that has failed.
+func TestEntriesThatCannotBeKept(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "state")
+	entries, err := netboot.OpenEntries(filepath.Join(directory, "boot-entries.json"), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := func(node, mac string) netboot.Entry {
+		return netboot.Entry{
+			NodeID: node, MACs: []string{mac}, Kernel: "vmlinuz", Initrd: "initrd.img", Token: "of " + node,
+			ExpiresAt: time.Now().Add(time.Hour),
+		}
+	}
+	first, second := "02:00:00:00:00:01", "02:00:00:00:00:02"
+	if err := entries.Set(entry("node_1", first)); err != nil {
+		t.Fatal(err)
+	}
+	_, ref, _ := entries.Find(first)
+	if err := os.Rename(directory, directory+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(directory, nil, 0o600); err != nil { // where the directory was
+		t.Fatal(err)
+	}
+	if err := entries.Set(entry("node_2", second)); fault.CodeOf(err) != fault.InvalidConfig {
+		t.Errorf("got %v", err)
+	}
+	if _, _, ok := entries.Find(second); ok {
+		t.Error("the entry of an order that failed is there")
+	}
+	token, err := entries.TakeToken(ref, []string{first})
+	if token != "" || fault.CodeOf(err) != fault.Unavailable || strings.Contains(err.Error(), directory) {
+		t.Errorf("%q, %v", token, err)
+	}
+	if err := errors.Join(os.Remove(directory), os.Rename(directory+".away", directory)); err != nil {
+		t.Fatal(err)
+	}
+	if token, err := entries.TakeToken(ref, []string{first}); token != "of node_1" || err != nil {
+		t.Errorf("the second time: %q, %v", token, err)
 	}
 }
 

@@ -127,7 +127,8 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	}
 	token, err := s.Entries.TakeToken(ask.Ref, ask.MACs)
 	if err != nil {
-		s.Logger.Warn("no join token for a machine", "macs", ask.MACs, "productUuid", ask.ProductUUID, "error", err)
+		s.Logger.Warn("no join token for a machine", "macs", ask.MACs, "productUuid", ask.ProductUUID, "error", err,
+			"cause", errors.Unwrap(err)) // the machine is not told of this host
 		refuse(w, err)
 		return
 	}

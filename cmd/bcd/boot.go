@@ -185,9 +185,6 @@ func (b *boot) openDHCP(ctx context.Context) error {
 		ports = ports[:1]
 		first, last, _ := b.c.boot.bounds()
 		server.Leases = dhcp.NewLeases(first, last, append(slices.Clone(site.Routers), site.Address)...)
-		if err := os.MkdirAll(b.c.stateDir, 0o700); err != nil {
-			return fault.Wrap(err, fault.InvalidConfig, "--state-dir: %v", err)
-		}
 		server.State = filepath.Join(b.c.stateDir, "dhcp-leases.json")
 		if err := server.Load(); err != nil {
 			return err

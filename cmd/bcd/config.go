@@ -31,9 +31,10 @@ func (c *config) bind(flags *pflag.FlagSet) {
 	name, _ := os.Hostname() // without one the agent is known by its id only
 	flags.StringVar(&c.gateway, "gateway", "", "URL of the control plane's gateway, https://host:port")
 	flags.StringVar(&c.ca, "ca-sha256", "",
-		"SHA-256 of the control plane's CA certificate, in hexadecimal: the authority that metald tells when it starts")
+		"SHA-256 of the control plane's CA certificate, in hexadecimal: it is told with the join token, and by metald when it starts")
 	flags.StringVar(&c.tokenFile, "token-file", "", "file with the join token; needed until the agent has joined")
-	flags.StringVar(&c.stateDir, "state-dir", "/var/lib/bcd", "directory for the agent's key and certificate")
+	flags.StringVar(&c.stateDir, "state-dir", "/var/lib/bcd",
+		"directory for what the agent keeps: its key and certificate; at a site, boot entries and leases too")
 	flags.StringVar(&c.name, "name", name, "what people call this agent")
 	flags.StringVar(&c.logLevel, "log-level", "info", "what to log: debug, info, warn or error")
 	flags.StringVar(&c.logFormat, "log-format", "text", "how to log, to standard error: text or json")

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
+	"github.com/better-compute/metal/adapters/statefile"
 	"github.com/better-compute/metal/domain/fault"
 )
 
@@ -148,22 +148,12 @@ func (s *Server) serve(req *dhcpv4.DHCPv4, known bool) Answer {
 	return answer
 }
 
-// keep replaces a file as a whole.
 func keep(path string, leases []Lease) error {
 	text, err := json.Marshal(leases)
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) //nolint:errcheck // it is gone after the rename
-	_, err = file.Write(text)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
+	return statefile.Replace(path, text)
 }
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
