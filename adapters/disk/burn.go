@@ -24,11 +24,12 @@ func Burn(ctx context.Context, devices []Device, with agentcommand.Burnin, seed 
 		}
 	}
 	out := make([]agentcommand.BurnedPart, len(local))
-	all := newTotal(len(local), progress)
+	all, byName := newTotal(len(local), progress), turnsOn(local)
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i, d := range local {
 		group.Go(func() error {
+			defer byName.take(d)()
 			out[i] = burnOne(ctx, d, with, seed+uint64(i), all.part(i, d.Info().Path))
 			return nil
 		})
@@ -43,8 +44,8 @@ func burnOne(ctx context.Context, d Device, with agentcommand.Burnin, seed uint6
 	if with.Bytes > 0 {
 		b.size = min(b.size, with.Bytes)
 	}
-	if name, err := sharedBy(d, partitionsOf(d)); name != "" || err != nil {
-		b.failed("it may hold a filesystem that other machines share (%s): it was not touched", name)
+	if _, reason := prepare(ctx, d); reason != "" {
+		b.failed("%s", reason)
 		return b.part
 	}
 	began := time.Now()

@@ -33,18 +33,16 @@ func ChooseRoot(devices []Device, hints agentcommand.RootDisk, need int64) (Devi
 
 // misfit says why a disk is not the one; nothing: it may be.
 func misfit(i Info, hints agentcommand.RootDisk, need int64) string {
-	switch reported := i.Reported(); {
-	case reported != "":
-		return reported
-	case i.ReadOnly:
-		return "it is read-only"
+	switch why := cmp.Or(i.Reported(), i.unfit()); {
+	case why != "":
+		return why
 	case i.Bytes < need:
 		return "it is too small"
 	case hints.Serial != "" && !same(i.Serial, hints.Serial):
 		return "it has another serial number"
 	case hints.WWN != "" && !same(bareWWN(i.WWN), bareWWN(hints.WWN)):
 		return "it has another WWN"
-	case hints.Model != "" && !strings.Contains(strings.ToLower(i.Model), strings.ToLower(strings.TrimSpace(hints.Model))):
+	case hints.Model != "" && !contains(i.Model, hints.Model):
 		return "it is of another model"
 	case hints.Name != "" && !same(path.Base(i.Path), path.Base(hints.Name)):
 		return "it has another name"
@@ -54,7 +52,16 @@ func misfit(i Info, hints agentcommand.RootDisk, need int64) string {
 	return ""
 }
 
-func same(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b)) }
+// same holds a disk's name against a hint. A disk without a name has not the same as a hint that comes to nothing.
+func same(has, hint string) bool {
+	hint = strings.TrimSpace(hint)
+	return hint != "" && strings.EqualFold(strings.TrimSpace(has), hint)
+}
+
+func contains(has, hint string) bool {
+	hint = strings.ToLower(strings.TrimSpace(hint))
+	return hint != "" && strings.Contains(strings.ToLower(has), hint)
+}
 
 // bareWWN takes off the prefixes that some tools write before the digits and others do not.
 func bareWWN(s string) string {

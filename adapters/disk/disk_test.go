@@ -172,6 +172,53 @@ func TestWipe(t *testing.T) {
 	}
 }
 
+// Two ways to one disk look like two disks: they are worked on one after the other, and both are told of.
+func TestTwoWaysToOneDisk(t *testing.T) {
+	one := newDisk(64*mib, disk.Means{})
+	write(t, one, 0, garbage(mib, 1))
+	devices := []disk.Device{one, one, one}
+	parts, err := disk.Burn(t.Context(), devices, agentcommand.Burnin{Bytes: 8 * mib}, 1, quiet)
+	if err != nil || len(parts) != len(devices) {
+		t.Fatal(parts, err)
+	}
+	for _, p := range parts {
+		if p.Errors != 0 {
+			t.Errorf("burn-in: %+v", p)
+		}
+	}
+	disks, err := disk.Wipe(t.Context(), devices, node.WipeSecureErase, 1, quiet)
+	if err != nil || len(disks) != len(devices) {
+		t.Fatal(disks, err)
+	}
+	for _, d := range disks {
+		if !d.ReadBack || d.Reason != "" {
+			t.Errorf("wipe: %+v", d)
+		}
+	}
+}
+
+// A disk that does not tell its size is broken or locked, and may be full of data: it is the machine's, and nothing about it is
+// proven.
+func TestADiskWithoutASizeIsTheMachines(t *testing.T) {
+	d := disk.NewMemory(disk.Info{Disk: node.Disk{Path: "/dev/sdb", Serial: "dead"}}, disk.Means{SecureErase: true, CryptoErase: true})
+	if why := d.Info().Reported(); why != "" {
+		t.Errorf("it is left out: %s", why)
+	}
+	for _, method := range []node.WipeMethod{node.WipeQuick, node.WipeSecureErase, node.WipeCryptoErase} {
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, method, 1, quiet)
+		if err != nil || got[0].ReadBack || got[0].Method != node.WipeNone || !strings.Contains(got[0].Reason, "size") {
+			t.Errorf("%s: %+v, %v", method, got, err)
+		}
+	}
+	parts, err := disk.Burn(t.Context(), []disk.Device{d}, agentcommand.Burnin{}, 1, quiet)
+	if err != nil || len(parts) != 1 || parts[0].Errors != 1 || !strings.Contains(parts[0].Detail, "size") {
+		t.Errorf("burn-in: %+v, %v", parts, err)
+	}
+	if got, err := disk.ChooseRoot([]disk.Device{d}, agentcommand.RootDisk{}, 0); err == nil {
+		t.Errorf("an image would go to %v", got.Info())
+	}
+}
+
 func failAt(at, where int64) error {
 	if at >= where && at < where+mib {
 		return errors.New("medium error")
@@ -266,6 +313,11 @@ func TestASharedDiskIsNotTouched(t *testing.T) {
 			if err != nil || parts[0].Errors == 0 {
 				t.Errorf("burn-in: %+v, %v", parts, err)
 			}
+			image := garbage(2*mib, 1)
+			_, err = disk.WriteImage(t.Context(), d, bytes.NewReader(image), imageOf("raw", image), quiet)
+			if err == nil || !strings.Contains(err.Error(), "share") {
+				t.Errorf("image: %v", err)
+			}
 			if !bytes.Equal(read(t, d, 0, 4*mib), before) {
 				t.Error("it was touched")
 			}
@@ -326,6 +378,9 @@ func TestChooseRoot(t *testing.T) {
 		"never a stick":                  {agentcommand.RootDisk{Serial: "STICK"}, 1, ""},
 		"never a read-only one":          {agentcommand.RootDisk{Serial: "LOCKED"}, 1, ""},
 		"too large for all":              {agentcommand.RootDisk{}, 1000, ""},
+		"no WWN is not a disk without":   {agentcommand.RootDisk{WWN: "0x"}, 1, ""},
+		"a blank is no serial":           {agentcommand.RootDisk{Serial: " "}, 1, ""},
+		"nor a model":                    {agentcommand.RootDisk{Model: " "}, 1, ""},
 	} {
 		got, err := disk.ChooseRoot(devices, c.hints, c.need)
 		if (c.want == "") != (err != nil) || (err == nil && got.Info().Serial != c.want) {

@@ -33,11 +33,14 @@ type Written struct {
 
 // WriteImage streams an image to a device and verifies it. Nothing boots from the device before everything is proven: its
 // first MiB is written last. Where anything fails, the first and the last MiB are zeroed, so that neither the image nor what
-// was there before boots.
+// was there before boots. A disk that other machines may share is refused, and not touched.
 func WriteImage(ctx context.Context, d Device, source io.Reader, image Image, progress Progress) (Written, error) {
 	size := d.Info().Bytes
 	if size < 2*head+configReserve {
 		return Written{}, fault.New(fault.DriverError, "the disk has %d bytes only", size)
+	}
+	if _, reason := prepare(ctx, d); reason != "" {
+		return Written{}, fault.New(fault.DriverError, "%s: %s", d.Info().Path, reason)
 	}
 	w := &writing{device: d, size: size, image: image, progress: progress, digest: sha256.New()}
 	if err := w.unboot(ctx); err != nil {

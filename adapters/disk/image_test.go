@@ -147,7 +147,7 @@ func TestAnImageThatFailsLeavesNothingThatBoots(t *testing.T) {
 		"an unknown format":      {func(i *disk.Image) { i.Format = "vmdk" }, nil, 0, disk.Faults{}, "vmdk"},
 		"an unknown packing":     {func(i *disk.Image) { i.Format = "raw.lz4" }, nil, 0, disk.Faults{}, "lz4"},
 		"a disk that fails":      {nil, nil, 0, disk.Faults{Write: func(at, _ int64) error { return failAt(at, 2*mib) }}, "medium error"},
-		"a disk that can't read": {nil, nil, 0, disk.Faults{Read: func(at, _ int64) error { return failAt(at, 2*mib) }}, "read back"},
+		"a disk that can't read": {nil, nil, 0, disk.Faults{Read: func(at, _ int64) error { return failAt(at, 3*mib) }}, "read back"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.size == 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/node"
 )
 
@@ -49,6 +50,16 @@ func TestAWipeGoesOnWhereAnEraseWasCutShort(t *testing.T) {
 		if !foreign && (!got[0].ReadBack || got[0].Reason != "") || foreign && !strings.Contains(got[0].Reason, "password") {
 			t.Errorf("foreign %v: %+v", foreign, got[0])
 		}
+	}
+}
+
+// The burn-in comes before the wipe: it must not stop at what the wipe would put right.
+func TestABurnInOpensADiskThatAnEraseLeftLocked(t *testing.T) {
+	info := disk.Info{Disk: node.Disk{Path: "/dev/sda", Serial: "s", Bytes: 32 << 20}}
+	d := &locked{Memory: disk.NewMemory(info, disk.Means{})}
+	parts, err := disk.Burn(t.Context(), []disk.Device{d}, agentcommand.Burnin{Bytes: 1 << 20}, 1, func(float64, string) {})
+	if err != nil || len(parts) != 1 || parts[0].Errors != 0 {
+		t.Errorf("got %+v, %v", parts, err)
 	}
 }
 

@@ -20,11 +20,12 @@ const atOnce = 8
 // Only the end of ctx is an error; the disks that were done by then are told all the same.
 func Wipe(ctx context.Context, devices []Device, method node.WipeMethod, seed uint64, progress Progress) ([]node.WipedDisk, error) {
 	out := make([]node.WipedDisk, len(devices))
-	total := newTotal(len(devices), progress)
+	total, byName := newTotal(len(devices), progress), turnsOn(devices)
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i, d := range devices {
 		group.Go(func() error {
+			defer byName.take(d)()
 			part := total.part(i, d.Info().Path)
 			out[i] = wipeOne(ctx, d, method, seed+uint64(i), part)
 			part(100, "") // also of one that is left alone
@@ -35,21 +36,6 @@ func Wipe(ctx context.Context, devices []Device, method node.WipeMethod, seed ui
 	return out, ctx.Err()
 }
 
-// Reported is why a device is told of and never touched: it is not one of the machine's disks. Nothing: it is one.
-func (i Info) Reported() string {
-	switch {
-	case i.AgentMedia:
-		return "the agent itself runs from it"
-	case i.Removable:
-		return "it is removable"
-	case i.Remote:
-		return "it is on a network, where other machines may use it"
-	case i.Bytes <= 0:
-		return "there is no medium in it"
-	}
-	return ""
-}
-
 // wipeOne never fails: what went wrong is the disk's reason.
 func wipeOne(ctx context.Context, d Device, method node.WipeMethod, seed uint64, progress Progress) node.WipedDisk {
 	info := d.Info()
@@ -57,23 +43,9 @@ func wipeOne(ctx context.Context, d Device, method node.WipeMethod, seed uint64,
 	if out.Reason = info.Reported(); out.Reason != "" {
 		return out
 	}
-	if info.ReadOnly {
-		out.Reason = "it is read-only"
-		return out
-	}
-	if r, ok := d.(resumer); ok {
-		if err := r.Resume(ctx); err != nil {
-			out.Reason = err.Error()
-			return out
-		}
-	}
-	partitions := partitionsOf(d)
-	switch name, err := sharedBy(d, partitions); {
-	case err != nil:
-		out.Reason = err.Error()
-		return out
-	case name != "":
-		out.Reason = "it holds " + name + ", a filesystem that other machines may share: it was not touched"
+	partitions, reason := prepare(ctx, d)
+	if reason != "" {
+		out.Reason = reason
 		return out
 	}
 	w := wiping{

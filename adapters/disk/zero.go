@@ -13,6 +13,9 @@ type zeroer interface {
 // chunk is how much is read or written at once.
 const chunk = 1 << 20
 
+// quickChunk is how much a device is asked to zero by itself before that is told: some minutes of a slow disk.
+const quickChunk = 16 << 30
+
 var zeroes [chunk]byte
 
 func isZero(p []byte) bool {
@@ -31,7 +34,7 @@ func zero(ctx context.Context, d Device, offset, length int64, done func(int64))
 	for length > 0 {
 		n := min(length, chunk)
 		if isQuick {
-			n = min(length, 1<<40)
+			n = min(length, quickChunk)
 		}
 		if err := zeroOnce(ctx, d, quick, offset, n); err != nil {
 			return err

@@ -56,7 +56,11 @@ func (m *Machine) Hardware(context.Context) (node.Hardware, error) {
 		UUID: strings.ToLower(m.dmi("product_uuid")), Cores: cores, MemoryBytes: memory, NICs: m.nics(),
 		Devices: m.devices(),
 	}
-	for _, i := range blockdev.Scan(m.root) {
+	disks, err := blockdev.Scan(m.root)
+	if err != nil {
+		return node.Hardware{}, err
+	}
+	for _, i := range disks {
 		if i.Reported() == "" {
 			h.Disks = append(h.Disks, i.Disk)
 		}
@@ -66,10 +70,11 @@ func (m *Machine) Hardware(context.Context) (node.Hardware, error) {
 
 // Disks tells of every disk. Their content is the OS's: it can be neither read nor written here.
 func (m *Machine) Disks(context.Context) (out []disk.Device, err error) {
-	for _, i := range blockdev.Scan(m.root) {
+	disks, err := blockdev.Scan(m.root)
+	for _, i := range disks {
 		out = append(out, seen{i})
 	}
-	return out, nil
+	return out, err
 }
 
 // Burn is for a ramdisk: the OS that runs here has other work.

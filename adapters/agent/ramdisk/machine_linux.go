@@ -11,6 +11,7 @@ import (
 	"github.com/better-compute/metal/adapters/agent/linux"
 	"github.com/better-compute/metal/adapters/disk"
 	"github.com/better-compute/metal/adapters/disk/blockdev"
+	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/node"
 )
 
@@ -52,13 +53,17 @@ func (m *machine) devices(ctx context.Context) ([]*blockdev.Device, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.settled {
-		if err := settle(ctx, func() []disk.Info { return blockdev.Scan(m.root) }); err != nil {
+		if err := settle(ctx, func() ([]disk.Info, error) { return blockdev.Scan(m.root) }); err != nil {
 			return nil, err
 		}
 		m.settled = true
 	}
+	found, err := blockdev.Scan(m.root)
+	if err != nil {
+		return nil, err
+	}
 	var now []*blockdev.Device
-	for _, i := range blockdev.Scan(m.root) {
+	for _, i := range found {
 		same := slices.IndexFunc(m.kept, func(d *blockdev.Device) bool { return d.Info() == i })
 		if same >= 0 {
 			now = append(now, m.kept[same])
@@ -85,19 +90,23 @@ const (
 	settleLook  = 100 * time.Millisecond
 )
 
-// settle waits until the disks have stayed the same for a while.
-func settle(ctx context.Context, look func() []disk.Info) error {
+// settle waits until the disks have stayed the same for a while. Where they never do, nobody knows which there are.
+func settle(ctx context.Context, look func() ([]disk.Info, error)) error {
 	began, since := time.Now(), time.Now()
-	seen := look()
-	for time.Since(since) < settleQuiet && time.Since(began) < settleMost {
+	seen, err := look()
+	for err == nil && time.Since(since) < settleQuiet {
+		if time.Since(began) >= settleMost {
+			return fault.New(fault.DriverError, "disks still came and went after %v", settleMost)
+		}
 		if !pause(ctx, settleLook) {
 			return ctx.Err()
 		}
-		if now := look(); !slices.Equal(now, seen) {
+		var now []disk.Info
+		if now, err = look(); !slices.Equal(now, seen) {
 			seen, since = now, time.Now()
 		}
 	}
-	return nil
+	return err
 }
 
 // Reboot restarts the machine at once: there is nothing that has to be ended first.

@@ -111,8 +111,8 @@ func EraseATA(to ATATransport, progress disk.Progress) error {
 	case s.enabled:
 		return fmt.Errorf("the disk has a password that is not this agent's: %w", disk.ErrUnsupported)
 	}
-	if err := withPassword(to, ataSetPassword); err != nil {
-		return fmt.Errorf("set the password of the erase: %w", err)
+	if err := withPassword(to, ataSetPassword); err != nil { // it may be set all the same
+		return errors.Join(fmt.Errorf("set the password of the erase: %w", err), open(to))
 	}
 	progress(0, "ATA security erase")
 	if err := eraseUnit(to, s); err != nil {

@@ -23,6 +23,7 @@ type ata struct {
 	runs     int // looks at a sanitize that still find it running
 
 	fails uint8 // this command fails
+	late  bool  // it fails after it was carried out
 	lies  bool  // the erase does nothing
 	asked []string
 
@@ -42,6 +43,9 @@ func (a *ata) Run(c blockdev.ATACommand, data []byte) (r blockdev.ATARegisters, 
 	}
 	a.asked = append(a.asked, commandNames[c.Command])
 	if c.Command == a.fails {
+		if a.late && c.Command == 0xf1 {
+			a.password = bytes.Clone(data[2:34])
+		}
 		return r, errBroken
 	}
 	if a.bits&8 != 0 {
@@ -125,6 +129,8 @@ func TestEraseATA(t *testing.T) {
 		{"frozen by the firmware", ata{bits: 1 | 8}, nil, disk.ErrUnsupported},
 		{"somebody's password", ata{bits: 1, password: []byte("x")}, nil, disk.ErrUnsupported},
 		{"the erase fails: the disk does not stay locked", ata{bits: 1, fails: 0xf4}, []string{"set", "prepare", "erase", "disable"}, errBroken},
+		{"the password can't be set", ata{bits: 1, fails: 0xf1}, []string{"set"}, errBroken},
+		{"the password was set, and the answer got lost", ata{bits: 1, fails: 0xf1, late: true}, []string{"set", "disable"}, errBroken},
 		{"it can't be prepared", ata{bits: 1, fails: 0xf3}, []string{"set", "prepare", "disable"}, errBroken},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package blockdev
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -28,14 +29,6 @@ type Device struct {
 }
 
 var _ disk.Device = (*Device)(nil)
-
-// List gives every disk of the machine whose file system root is.
-func List(root fs.FS) (out []disk.Device) {
-	for _, i := range Scan(root) {
-		out = append(out, Open(i))
-	}
-	return out
-}
 
 // Open gives the device at info.Path; it may be a file.
 func Open(info disk.Info) *Device { return &Device{info: info} }
@@ -70,18 +63,38 @@ func (d *Device) opened() (file, direct *os.File, err error) {
 	if d.info.ReadOnly {
 		flags = os.O_RDONLY
 	}
-	if d.file, err = os.OpenFile(d.info.Path, flags, 0); err != nil {
-		d.file = nil
+	if file, err = os.OpenFile(d.info.Path, flags, 0); err != nil {
 		return nil, nil, err
 	}
+	if err := d.isTheSame(file); err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	direct, err = os.OpenFile(d.info.Path, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil && !errors.Is(err, unix.EINVAL) {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	if err != nil { // a file system without such a way
+		direct = nil
+	}
 	d.align = 4096
-	if size, err := unix.IoctlGetInt(int(d.file.Fd()), unix.BLKSSZGET); err == nil && size > 0 {
+	if size, err := unix.IoctlGetInt(int(file.Fd()), unix.BLKSSZGET); err == nil && size > 0 {
 		d.align = int64(size)
 	}
-	if d.direct, err = os.OpenFile(d.info.Path, os.O_RDONLY|unix.O_DIRECT, 0); err != nil {
-		d.direct = nil
+	d.file, d.direct = file, direct
+	return file, direct, nil
+}
+
+// isTheSame refuses what is not as large as what was looked at: another disk may have got the name meanwhile, and of a disk
+// that has grown the end would be left as it is.
+func (d *Device) isTheSame(file *os.File) error {
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
 	}
-	return d.file, d.direct, nil
+	if size != d.info.Bytes {
+		return fmt.Errorf("%s has %d bytes, and had %d: it is not the disk that was looked at", d.info.Path, size, d.info.Bytes)
+	}
+	return nil
 }
 
 // ReadAt reads from the medium, not from what the kernel remembers of it, wherever that can be had.

@@ -103,6 +103,25 @@ func TestADiskThatIsNotThere(t *testing.T) {
 	}
 }
 
+// What has the name of a disk and not its size is another one: it is neither read nor written.
+func TestAnotherDiskOfTheSameName(t *testing.T) {
+	d := file(t, 64<<10)
+	for _, bytes := range []int64{64<<10 - 512, 64<<10 + 512} {
+		info := d.Info()
+		info.Bytes = bytes
+		other := blockdev.Open(info)
+		if n, err := other.WriteAt([]byte("x"), 0); n != 0 || err == nil {
+			t.Errorf("%d bytes: wrote %d, %v", bytes, n, err)
+		}
+		if n, err := other.ReadAt(make([]byte, 1), 0); n != 0 || err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("%d bytes: read %d, %v", bytes, n, err)
+		}
+	}
+	if content, err := os.ReadFile(d.Info().Path); err != nil || content[0] != 0xa5 {
+		t.Errorf("it was written: %v, %v", content[:1], err)
+	}
+}
+
 func TestScan(t *testing.T) {
 	root := fstest.MapFS{}
 	put := func(name, text string) { root[name] = &fstest.MapFile{Data: []byte(text)} }
@@ -130,7 +149,11 @@ func TestScan(t *testing.T) {
 		Transport, Reason string
 	}
 	got := map[string]told{}
-	for _, i := range blockdev.Scan(root) {
+	disks, err := blockdev.Scan(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range disks {
 		if i.Model != "M "+filepath.Base(i.Path) || i.Bytes != 4096 {
 			t.Errorf("got %+v", i)
 		}
@@ -142,5 +165,8 @@ func TestScan(t *testing.T) {
 		"/dev/sde": {"sas", ""}, "/dev/sdf": {"scsi", ""}, "/dev/vda": {"virtio", ""}, "/dev/nvme0n1": {"nvme", ""}, "/dev/nvme1n1": {"nvme", network},
 	}, got); diff != "" {
 		t.Error(diff)
+	}
+	if disks, err := blockdev.Scan(fstest.MapFS{}); err == nil {
+		t.Errorf("without a list of disks there are %v", disks)
 	}
 }

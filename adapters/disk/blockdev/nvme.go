@@ -48,7 +48,8 @@ const (
 
 	cnsNamespace  = 0
 	cnsController = 1
-	cnsActive     = 2
+	cnsActive     = 0x02
+	cnsAllocated  = 0x10 // also those that other controllers have
 
 	logSanitize = 0x81
 
@@ -130,22 +131,37 @@ func (n *nvme) identify(what, namespace uint32) ([]byte, error) {
 	return data, nil
 }
 
-// alone tells whether the controller has no other namespace than this one.
+// alone tells whether there is no other namespace than this one: neither of this controller, nor, where namespaces can be
+// given to controllers, of another one, which may be another machine's.
 func (n *nvme) alone() (bool, error) {
-	list, err := n.identify(cnsActive, 0)
-	if err != nil {
-		return false, err
+	const management = 1 << 3
+	lists := []uint32{cnsActive}
+	if n.optional()&management != 0 {
+		lists = append(lists, cnsAllocated)
 	}
 	le := binary.LittleEndian
-	return le.Uint32(list) == n.id && le.Uint32(list[4:]) == 0, nil
+	for _, which := range lists {
+		list, err := n.identify(which, 0)
+		if err != nil {
+			return false, err
+		}
+		if le.Uint32(list) != n.id || le.Uint32(list[4:]) != 0 {
+			return false, nil
+		}
+	}
+	return true, nil
 }
+
+// optional are the optional commands that the controller has.
+func (n *nvme) optional() uint16 { return binary.LittleEndian.Uint16(n.controller[256:]) }
 
 // canFormat reads what the controller says: a format is an optional command, a crypto erase an option of it, and some
 // controllers can format or erase all namespaces only.
 func (n *nvme) canFormat(crypto, alone bool) bool {
-	optional, attributes := binary.LittleEndian.Uint16(n.controller[256:]), n.controller[524]
+	const formats = 1 << 1
+	attributes := n.controller[524]
 	all := attributes&0b11 != 0
-	return optional&2 != 0 && (!crypto || attributes&4 != 0) && (alone || !all)
+	return n.optional()&formats != 0 && (!crypto || attributes&4 != 0) && (alone || !all)
 }
 
 // format erases with the format that the namespace has.

@@ -20,6 +20,7 @@ type controller struct {
 	attributes   byte
 	sanitize     uint32
 	namespaces   []uint32
+	allocated    []uint32
 	layout       byte // FLBAS
 	protection   byte // DPS
 	formatStatus blockdev.NVMeStatus
@@ -41,6 +42,10 @@ func (c *controller) Admin(command blockdev.AdminCommand, data []byte) error {
 		data[26], data[29] = c.layout, c.protection
 	case command.Opcode == 0x06 && command.CDW10 == 2:
 		for i, n := range c.namespaces {
+			le.PutUint32(data[4*i:], n)
+		}
+	case command.Opcode == 0x06 && command.CDW10 == 0x10 && c.optional&8 != 0:
+		for i, n := range c.allocated {
 			le.PutUint32(data[4*i:], n)
 		}
 	case command.Opcode == 0x02:
@@ -82,6 +87,9 @@ func TestEraseNVMe(t *testing.T) {
 		{"block erase is not crypto erase", controller{optional: 2, sanitize: 2, namespaces: one}, true, nil, disk.ErrUnsupported},
 		{"sanitize reaches the other namespaces", controller{sanitize: 3, namespaces: two}, false, nil, disk.ErrUnsupported},
 		{"this format does too", controller{optional: 2, attributes: 2, namespaces: two}, false, nil, disk.ErrUnsupported},
+		{"sanitize reaches a namespace of another machine", controller{optional: 8, sanitize: 3, namespaces: one, allocated: two}, false, nil, disk.ErrUnsupported},
+		{"a format reaches it too", controller{optional: 2 | 8, attributes: 1, namespaces: one, allocated: two}, false, nil, disk.ErrUnsupported},
+		{"nobody else has one", controller{optional: 8, sanitize: 2, namespaces: one, allocated: one, states: []uint16{1}}, false, []string{"sanitize 2"}, nil},
 		{"this one does not", controller{optional: 2, namespaces: two}, false, []string{"format 1 0x200"}, nil},
 		{"refused: the other way is taken", controller{optional: 2, formatStatus: 0x10a, sanitize: 2, namespaces: one, states: []uint16{1}}, false,
 			[]string{"format 1 0x200", "sanitize 2"}, nil},

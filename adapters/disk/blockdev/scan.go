@@ -3,6 +3,7 @@
 package blockdev
 
 import (
+	"fmt"
 	"io/fs"
 	"path"
 	"regexp"
@@ -19,17 +20,23 @@ var notDisks = regexp.MustCompile(`^(loop|ram|zram|dm-|md|nbd|rbd|drbd|fd|bcache
 // hidden are parts of a device that only look like disks of their own.
 var hidden = regexp.MustCompile(`boot[0-9]+$|rpmb$`)
 
-// Scan tells of every disk below sys/block of a file system. Nothing is opened.
-func Scan(root fs.FS) (out []disk.Info) {
+// Scan tells of every disk below sys/block of a file system. Nothing is opened. Where the disks can't be listed, that is an
+// error: it must not look like a machine without disks.
+func Scan(root fs.FS) (out []disk.Info, err error) {
 	s := sysfs{root}
-	for _, name := range s.names("sys/block") {
+	entries, err := fs.ReadDir(root, "sys/block")
+	if err != nil {
+		return nil, fmt.Errorf("list the disks: %w", err)
+	}
+	for _, e := range entries {
+		name := e.Name()
 		at := path.Join("sys/block", name)
 		if notDisks.MatchString(name) || hidden.MatchString(name) || s.text(at+"/hidden") == "1" || !s.exists(at+"/device") {
 			continue
 		}
 		out = append(out, s.info(name, at))
 	}
-	return out
+	return out, nil
 }
 
 func (s sysfs) info(name, at string) disk.Info {
