@@ -54,9 +54,6 @@ func (s *Server) login(r *Request) *Answer {
 		s.rejected++
 		return Problem(http.StatusUnauthorized, "Base.1.8.ResourceAtUriUnauthorized", "The credentials are wrong.")
 	}
-	if s.MaxSessions > 0 && len(s.sessions) >= s.MaxSessions {
-		return Problem(http.StatusServiceUnavailable, "IDRAC.2.4.RAC0218", "The maximum number of user sessions is reached.")
-	}
 	s.logins++
 	path := s.sessionsPath() + "/" + strconv.Itoa(s.logins)
 	s.sessions[token(s.logins)] = path

@@ -51,6 +51,20 @@ func TestSystems(t *testing.T) {
 		same(t, "resets", r.Resets(), nil)
 	})
 
+	row(t, "R85_a_machine_that_can't_be_read_may_be_meant", func(t *testing.T) {
+		r := start(t, twins)
+		r.On("GET", second, Always(Problem(503, "Base.1.8.ServiceTemporarilyUnavailable", "The service is temporarily unavailable.", "300")))
+		_, err := r.power(node.ActionOff, bmc.PowerOptions{})
+		wantReason(t, err, bmc.NotReady)
+		same(t, "resets", r.Resets(), nil)
+	})
+
+	row(t, "R85_a_link_to_no_machine", func(t *testing.T) {
+		r := start(t, twins)
+		r.Remove(second)
+		same(t, "system", r.identify().SystemID, "1")
+	})
+
 	for name, wanted := range map[string]string{
 		"R85_by_id": "2", "R85_by_uuid": "7D3C4E56-0000-4A6B-8C00-0000000000A2", "R85_by_serial": "SN-2",
 	} {
@@ -312,6 +326,14 @@ func TestHardware(t *testing.T) {
 			}
 		})
 	}
+
+	row(t, "R101_a_drive_of_the_chassis_is_refused", func(t *testing.T) {
+		r := start(t, func(s *Server) {
+			s.Edit(Chassis, Doc{"Links": Doc{"Drives": []any{Link(Chassis + "/Drives/3")}}})
+			s.On("GET", Chassis+"/Drives/3", Always(Problem(500, "Base.1.8.InternalError", "It failed.")))
+		})
+		same(t, "source", r.inspect().Sources["drives"], "partial")
+	})
 
 	row(t, "R86_sources_that_are_not_there", func(t *testing.T) {
 		r := start(t, func(s *Server) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,25 @@ func TestStateKinds(t *testing.T) {
 		r.On("GET", System, func(x *Exchange) *Answer {
 			if n := len(x.server.Requests("POST", Reset)); n > 0 && x.N < 6 {
 				return Problem(503, "Base.1.8.GeneralError", "The service is busy.")
+			}
+			return x.Next()
+		})
+		got, err := r.power(node.ActionOff, bmc.PowerOptions{})
+		must(t, err)
+		same(t, "power", got.Power, node.PowerOff)
+	})
+
+	row(t, "R69_the_whole_tree_is_away_while_it_goes_off", func(t *testing.T) {
+		r := start(t, func(s *Server) { s.Lag = 1 })
+		away := func(s *Server) bool { return len(s.Requests("POST", Reset)) > 0 && len(s.Requests("GET", System)) < 6 }
+		r.On("GET", "", func(x *Exchange) *Answer {
+			switch {
+			case key(x.Path) == "": // what people see
+				return Say(200, "<html>Welcome</html>").With("Content-Type", "text/html")
+			case away(x.server) && key(x.Path) == key(System):
+				return notFound(x.Path)
+			case away(x.server):
+				return Problem(503, "Base.1.8.GeneralError", "The service starts.").With("Retry-After", "10")
 			}
 			return x.Next()
 		})
@@ -350,16 +370,27 @@ func TestMediaKinds(t *testing.T) {
 		wantMedia(t, r.Server, Drive, image)
 	})
 
-	row(t, "R110_the_image's_own_secret_stays_out_of_errors", func(t *testing.T) {
-		r := start(t)
-		r.On("POST", Insert, func(x *Exchange) *Answer {
-			return Problem(400, "Base.1.8.GeneralError", "Can't read "+x.Body["Image"].(string))
+	for name, read := range map[string]func(written string, u *url.URL) string{
+		"R110_the_image's_own_secret_stays_out_of_errors": func(written string, _ *url.URL) string { return written },
+		"R110_it_stays_out_where_it_is_written_anew":      func(_ string, u *url.URL) string { return u.String() },
+		"R110_a_value_alone_stays_out_of_errors":          func(_ string, u *url.URL) string { return u.Query().Get("token") },
+		"R110_a_password_alone_stays_out_of_errors":       func(_ string, u *url.URL) string { p, _ := u.User.Password(); return p },
+	} {
+		row(t, name, func(t *testing.T) {
+			r := start(t)
+			r.On("POST", Insert, func(x *Exchange) *Answer {
+				written := x.Body["Image"].(string)
+				u, err := url.Parse(written)
+				if err != nil || !strings.Contains(read(written, u), canary) {
+					t.Errorf("%s was asked for: %v", written, err)
+				}
+				return Problem(400, "Base.1.8.GeneralError", "Can't read "+read(written, u))
+			})
+			secret := url.QueryEscape(canary + "/image+key")
+			_, err := r.insert("https://reader:" + secret + "@images.example/a.iso?token=" + secret)
+			wantReason(t, err, bmc.Refused) // that it tells no secret is checked for every error
 		})
-		_, err := r.insert("https://images.example/a.iso?token=" + canary)
-		if err == nil {
-			t.Error("no error") // that it tells no secret is checked for every error
-		}
-	})
+	}
 }
 
 // TestNothingIsAsked checks that an operation that can't be done sends nothing that changes something.

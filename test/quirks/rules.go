@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -244,6 +243,3 @@ func (s *Server) Task(path string, done func(), states ...Doc) *Answer {
 	})
 	return Say(http.StatusAccepted, nil).With("Location", path)
 }
-
-// RetryAfter is the header's value of a duration.
-func RetryAfter(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }

@@ -43,11 +43,10 @@ type Request struct {
 // Server is one management controller. It behaves well until rules say otherwise: see On. What is set before Run is as
 // it says; afterwards everything goes through methods.
 type Server struct {
-	Listen      string      // host:port; empty: a free port of 127.0.0.1
-	TLS         *tls.Config // nil: a self-signed certificate
-	HTTP2       bool
-	MaxSessions int // beyond that a login is answered with 503 as an iDRAC does; zero: no limit
-	Lag         int // how many reads pass until a power action shows
+	Listen string      // host:port; empty: a free port of 127.0.0.1
+	TLS    *tls.Config // nil: a self-signed certificate
+	HTTP2  bool
+	Lag    int // how many reads pass until a power action shows
 
 	t    testing.TB
 	http *httptest.Server

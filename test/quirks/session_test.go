@@ -73,6 +73,15 @@ func TestSessions(t *testing.T) {
 		same(t, "logins", r.Counts().Logins, 2)
 	})
 
+	row(t, "R01_a_logout_under_way_is_waited_for", func(t *testing.T) {
+		r := attach(t, Start(t), redfish.Options{SessionIdle: 50 * time.Millisecond})
+		r.On("DELETE", "", Slow(300*time.Millisecond))
+		must(t, r.do(powerOnly))
+		soon(t, "a logout begins", func() bool { return len(r.Requests("DELETE", "")) == 1 })
+		r.close()
+		same(t, "sessions left", r.Counts().Sessions, 0)
+	})
+
 	for name, full := range map[string]*Answer{
 		"R01_session_limit":               Problem(503, "IDRAC.2.4.RAC0218", "The maximum number of user sessions is reached."),
 		"R01_session_limit_standard":      Problem(503, "Base.1.8.SessionLimitExceeded", "The session establishment failed due to the number of simultaneous sessions exceeding the limit of the implementation."),
@@ -281,18 +290,22 @@ func TestBusy(t *testing.T) {
 		atMost(t, "reads before the time that was named", len(r.Requests("GET", System)), 1)
 	})
 
-	row(t, "R10_a_short_time_is_waited_for", func(t *testing.T) {
-		r := start(t)
-		var times moments
-		r.On("GET", System, func(x *Exchange) *Answer {
-			times.add()
-			return First(1, Always(Problem(503, "IDRAC.2.8.SYS518", "The data sources are unavailable.").With("Retry-After", "1")))(x)
+	for name, asked := range map[string][2]string{
+		"R10_a_short_time_is_waited_for": {"GET", System}, "R10_a_short_time_is_waited_for_by_a_login": {"POST", Sessions},
+	} {
+		row(t, name, func(t *testing.T) {
+			r := start(t)
+			var times moments
+			r.On(asked[0], asked[1], func(x *Exchange) *Answer {
+				times.add()
+				return First(1, Always(Problem(503, "IDRAC.2.8.SYS518", "The data sources are unavailable.").With("Retry-After", "1")))(x)
+			})
+			must(t, r.do(powerOnly))
+			if gap, n := times.shortest(); gap < 900*time.Millisecond || n != 2 {
+				t.Errorf("it was asked %d times, again after %v", n, gap)
+			}
 		})
-		must(t, r.do(powerOnly))
-		if gap := times.shortest(); gap < 900*time.Millisecond {
-			t.Errorf("it was asked again after %v", gap)
-		}
-	})
+	}
 
 	row(t, "R11_a_controller_that_starts", func(t *testing.T) {
 		r := start(t)
@@ -442,15 +455,15 @@ func (m *moments) add() {
 	m.list = append(m.list, time.Now())
 }
 
-// shortest is the shortest time between two of them.
-func (m *moments) shortest() time.Duration {
+// shortest is the shortest time between two of them, and how many they are.
+func (m *moments) shortest() (time.Duration, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	shortest := time.Hour
 	for i := 1; i < len(m.list); i++ {
 		shortest = min(shortest, m.list[i].Sub(m.list[i-1]))
 	}
-	return shortest
+	return shortest, len(m.list)
 }
 
 // inSeconds is the detail retryAfter of an error: a number of seconds, or a duration's text.

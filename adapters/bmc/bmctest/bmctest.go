@@ -174,12 +174,11 @@ func graceful(t *testing.T, x *trial) {
 	}
 }
 
-func unknownAction(t *testing.T, x *trial) {
+func unknownAction(_ *testing.T, x *trial) {
 	if c, ok := capable[bmc.Powerer](x); ok {
 		_, err := c.SetPower(x.context(), "explode", bmc.PowerOptions{})
 		x.reason(err, bmc.Unsupported)
 	}
-	_ = t
 }
 
 // learned is handed in again, also when it is nonsense or another's.

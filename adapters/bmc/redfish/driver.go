@@ -138,18 +138,21 @@ func (d *Driver) take(ctx context.Context, key connKey, t bmc.Target) (c *conn, 
 	return c, old, nil
 }
 
-// forget drops a connection that nobody uses; what it learned, its nodes know.
-func (d *Driver) forget(c *conn) bool {
+// forget logs a connection out that nobody uses, and drops it; what it learned, its nodes know. Close waits for that.
+func (d *Driver) forget(c *conn) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !c.unused() {
-		return false
+	if d.closed || !c.unused() { // Close ends all that it found
+		d.mu.Unlock()
+		return
 	}
 	delete(d.live, c)
 	if d.conns[c.key] == c {
 		delete(d.conns, c.key)
 	}
-	return true
+	d.busy.Add(1)
+	d.mu.Unlock()
+	defer d.busy.Done()
+	c.logout(d.ending)
 }
 
 // lastMoment is what logging out gets when the context of Close is over: a session that stays blocks others for long.

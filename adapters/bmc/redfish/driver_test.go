@@ -507,3 +507,31 @@ func TestTokenStaysHome(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// TestNobodyThere is a controller that never answers: nothing is kept of it.
+func TestNobodyThere(t *testing.T) {
+	s := newService(t)
+	to := s.target()
+	s.before = func(w http.ResponseWriter, _ *http.Request) bool {
+		refuse(w, http.StatusInternalServerError, "Base.1.8.InternalError", "It failed.")
+		return true
+	}
+	d := s.driver(t, Options{SessionIdle: time.Millisecond})
+	if _, err := d.Open(t.Context(), to); err == nil {
+		t.Fatal("no error")
+	}
+	kept := func() int {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.conns) + len(d.live)
+	}
+	end, tick := time.After(10*time.Second), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for kept() > 0 {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal("the connection is kept for ever")
+		}
+	}
+}

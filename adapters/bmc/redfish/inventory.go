@@ -251,12 +251,12 @@ func (t *taking) drives(ctx context.Context) {
 func (t *taking) addDrives(ctx context.Context, s *source, links []string, named bool) {
 	for i, d := range t.readAll(ctx, links) {
 		s.found = true
-		if named && d.text("SerialNumber") == "" && wwn(d) == "" {
-			continue
-		}
 		if d == nil {
 			s.missed = true
 			t.note("drive " + lastName(links[i]) + " did not answer")
+		}
+		if named && d.text("SerialNumber") == "" && wwn(d) == "" {
+			continue
 		}
 		if d.text("Status", "State") != string(schemas.AbsentState) {
 			s.missed = !t.addDrive(d, lastName(links[i])) || s.missed

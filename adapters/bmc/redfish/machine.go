@@ -167,7 +167,12 @@ func (s candidate) called(name string) bool {
 // machineLike tells a whole machine from a baseboard of accelerators, which can neither boot nor be reset.
 func (s candidate) machineLike() bool {
 	return s.doc.object("Actions", "#ComputerSystem.Reset") != nil && s.doc.object("Boot") != nil &&
-		!strings.Contains(strings.ToLower(s.doc.text("Id")), "baseboard")
+		!s.baseboard()
+}
+
+// baseboard tells one by its name, which is there also while the board does not answer.
+func (s candidate) baseboard() bool {
+	return strings.Contains(strings.ToLower(s.doc.text("Id")+" "+lastName(s.path)), "baseboard")
 }
 
 // findSystem chooses the system: by the name in the target, else the only one, else the only whole machine. More than one
@@ -182,21 +187,23 @@ func (m *machine) findSystem(ctx context.Context) error {
 		return nil
 	}
 	var all, fit []candidate
-	var failed error
+	var failed error // of one that can't be read
+	hidden := false  // one that can't be read may be a machine, too
 	for _, path := range links {
 		doc, _, err := m.c.get(ctx, path)
+		s := candidate{path: path, doc: doc}
 		if err != nil {
 			failed = err
+			hidden = hidden || (statusOf(err) != http.StatusNotFound && !s.baseboard())
 			continue
 		}
-		s := candidate{path: path, doc: doc}
 		all = append(all, s)
 		if (m.wanted != "" && s.called(m.wanted)) || (m.wanted == "" && s.machineLike()) {
 			fit = append(fit, s)
 		}
 	}
 	switch {
-	case len(fit) == 1:
+	case len(fit) == 1 && (m.wanted != "" || !hidden):
 		m.choose(fit[0])
 		return nil
 	case len(fit) > 1:
@@ -238,8 +245,7 @@ func (m *machine) system(ctx context.Context) (document, *answer, error) {
 	if !gone && !moved {
 		return doc, a, err
 	}
-	m.learn(func(f *facts) { *f = facts{} })
-	if e := m.findSystem(ctx); e != nil {
+	if e := m.findSystem(ctx); e != nil { // the path stays: the next look begins where this one did
 		return nil, nil, e
 	}
 	if gone && m.known().System == path {

@@ -247,7 +247,7 @@ func (w *powering) send(ctx context.Context, types []schemas.ResetType, want nod
 		if ctx.Err() != nil {
 			return ended(ctx)
 		}
-		if a == nil && w.pressed() {
+		if w.pressed() && (a == nil || perhapsDone(a.status)) {
 			w.result.Changed = true
 			return nil // whether it was pressed, the state tells
 		}
@@ -281,11 +281,14 @@ func (w *powering) bears(a *answer, want node.Power, tries int) bool {
 	switch {
 	case a == nil:
 		return want != ""
-	case a.status >= 500 && a.status != 503:
+	case perhapsDone(a.status):
 		return want != "" && tries < busyTries
 	}
 	return transient(a)
 }
+
+// perhapsDone tells a failure on the way from a refusal to begin.
+func perhapsDone(status int) bool { return status >= 500 && status != http.StatusServiceUnavailable }
 
 // pressed reports that the last thing sent was the press of a button, which does not bear repeating.
 func (w *powering) pressed() bool {

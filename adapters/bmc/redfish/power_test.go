@@ -84,6 +84,10 @@ func TestRestarts(t *testing.T) {
 			[]any{"ForceRestart"}, node.ActionReset,
 			func(sys document, _ string, _ int) int { sys["PowerState"] = "Off"; return 500 }, 4, []string{"ForceRestart"}, "",
 		},
+		"a restart that a gateway gave up and that happens": {
+			[]any{"ForceRestart"}, node.ActionReset,
+			func(sys document, _ string, _ int) int { sys["PowerState"] = "Off"; return 504 }, 4, []string{"ForceRestart"}, "",
+		},
 		"off that fails for ever": {
 			[]any{"ForceOff"}, node.ActionOff,
 			func(document, string, int) int { return 500 }, 0, []string{"ForceOff"}, bmc.Refused,

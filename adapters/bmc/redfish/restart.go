@@ -43,7 +43,7 @@ func (w *powering) cycle(ctx context.Context, off bool) error {
 
 // unsure reports an error after which the action may have been done all the same.
 func unsure(err error) bool {
-	return fault.CodeOf(err) == fault.Unavailable || (reasonOf(err) == bmc.Refused && statusOf(err) >= 500)
+	return fault.CodeOf(err) == fault.Unavailable || (reasonOf(err) != bmc.TaskFailed && perhapsDone(statusOf(err)))
 }
 
 // comeBack waits for a machine that restarts. Some only go off; those are switched on.

@@ -113,6 +113,7 @@ func (c *conn) logIn(ctx context.Context) (*ticket, error) {
 	p := c.d.pace()
 	for tries := 0; ; tries++ {
 		a, err := c.exchange(ctx, r, nil)
+		var pause time.Duration
 		switch {
 		case err != nil && dropped(err) && ctx.Err() == nil && tries < 1:
 		case err != nil:
@@ -130,13 +131,14 @@ func (c *conn) logIn(ctx context.Context) (*ticket, error) {
 			c.mu.Unlock()
 			return basic, nil
 		case (a.status == 503 || a.status == 504) && tries < busyTries && a.retryAfter(c.d.o.Now()) <= patience:
+			pause = a.retryAfter(c.d.o.Now())
 		case a.status == 404 || a.status == 405 || a.status == 501:
 			c.learn(func(l *learned) { l.Auth = authBasic })
 			return basic, nil
 		default:
 			return nil, c.refusal(r, a)
 		}
-		if p.wait(ctx, 0) != nil {
+		if p.wait(ctx, pause) != nil {
 			return nil, ended(ctx)
 		}
 	}
@@ -294,11 +296,7 @@ func (c *conn) watch(after time.Duration) {
 	if c.idle != nil {
 		c.idle.Stop()
 	}
-	c.idle = time.AfterFunc(after, func() {
-		if c.d.forget(c) {
-			c.logout(c.d.ending)
-		}
-	})
+	c.idle = time.AfterFunc(after, func() { c.d.forget(c) })
 }
 
 // unused reports whether the connection has been idle for long enough and is not needed to hold refused credentials back;
@@ -331,9 +329,12 @@ func (c *conn) release() {
 	c.users--
 	c.used = c.d.o.Now()
 	last := c.retired && c.users == 0
+	if !c.retired && c.idle == nil {
+		c.watch(c.d.o.SessionIdle) // one that never came to log in is forgotten, too
+	}
 	c.mu.Unlock()
-	if last && c.d.forget(c) {
-		c.logout(c.d.ending)
+	if last {
+		c.d.forget(c)
 	}
 }
 

@@ -155,7 +155,7 @@ func (b *booting) apply(ctx context.Context) error {
 		}
 		done, err := b.readBack(ctx, failed == nil)
 		if fault.CodeOf(err) == fault.Timeout && failed == nil {
-			return b.notApplied(context.WithoutCancel(ctx), r, nil, nil) // it was taken, and not seen in time
+			return b.notApplied(ctx, r, nil, nil) // it was taken, and not seen in time
 		}
 		if err != nil || done {
 			return err
