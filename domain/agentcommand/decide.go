@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
@@ -21,8 +20,6 @@ const (
 	MaxReason  = 4 << 10   // bytes; a longer one is cut at a character and marked
 	MaxFetches = 64        // of secrets; an agent that needs more is not well
 )
-
-const cutMark = " … [cut]"
 
 // Decide applies one verb. No events and no error: there was nothing to change. Errors: NOT_FOUND, also for an agent that
 // the order is not with; CONFLICT where another boot has it; INVALID_STATE where it is over; INVALID_INPUT.
@@ -200,18 +197,10 @@ func (s State) ref() Ref { return Ref{Node: s.Node, Workflow: s.Workflow} }
 // Bound cuts a text to MaxReason bytes at a character. Bytes that are not UTF-8 become the replacement character, control
 // characters a space.
 func Bound(text string) string {
-	text = strings.Map(func(r rune) rune {
+	return fault.Bounded(strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-	if len(text) <= MaxReason {
-		return text
-	}
-	text = text[:MaxReason-len(cutMark)]
-	for r, size := utf8.DecodeLastRuneInString(text); r == utf8.RuneError && size == 1; r, size = utf8.DecodeLastRuneInString(text) {
-		text = text[:len(text)-1]
-	}
-	return text + cutMark
+	}, text), MaxReason)
 }

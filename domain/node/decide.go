@@ -244,7 +244,7 @@ func decideAxis(s State, c Command) ([]Event, error) {
 		if s.PowerAction == "" || s.PowerKey != c.Key {
 			return nil, nil
 		}
-		failure := Failure{Code: string(c.Code), Message: bound(c.Message)}
+		failure := Failure{Code: string(c.Code), Message: fault.Bounded(c.Message, MaxError)}
 		return []Event{PowerFailed{Action: s.PowerAction, Key: c.Key, Error: failure}}, nil
 	case SetMaintenance:
 		return setMaintenance(s, c)

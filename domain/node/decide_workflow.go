@@ -1,16 +1,12 @@
 package node
 
 import (
-	"unicode/utf8"
-
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 )
 
 // MaxError bounds the text of lastError, in bytes. A longer one is cut at a character and marked.
 const MaxError = 4 << 10
-
-const cutMark = " … [cut]"
 
 // decideWorkflow decides what the node's workflow and its operator's abort do.
 func decideWorkflow(s State, c Command) (events []Event, mine bool, err error) {
@@ -120,7 +116,7 @@ func fail(s State, c Fail) ([]Event, error) {
 	if s.Workflow != nil && s.Workflow.ID != c.Workflow || s.Workflow == nil && !id.IsZero(c.Workflow) {
 		return nil, notActive(c.Workflow)
 	}
-	failure := &Failure{Code: string(c.Code), Message: bound(c.Message)}
+	failure := &Failure{Code: string(c.Code), Message: fault.Bounded(c.Message, MaxError)}
 	return move(s, VerbFail, Moved{Workflow: c.Workflow, Error: failure})
 }
 
@@ -160,17 +156,4 @@ func retry(s State, c Retry) ([]Event, error) {
 	return append(moved, WorkflowStarted{
 		Workflow: c.Workflow, Profile: *s.LastProfile, Run: s.LastRun + 1, FromStep: c.FromStep,
 	}), nil
-}
-
-// bound cuts text to MaxError bytes at a character. Bytes that are not UTF-8 become the replacement character.
-func bound(text string) string {
-	text = string([]rune(text))
-	if len(text) <= MaxError {
-		return text
-	}
-	end := MaxError - len(cutMark)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + cutMark
 }

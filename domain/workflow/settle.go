@@ -3,7 +3,6 @@ package workflow
 import (
 	"encoding/json"
 	"time"
-	"unicode/utf8"
 
 	"github.com/better-compute/metal/domain/fault"
 )
@@ -14,8 +13,6 @@ const (
 	MaxError   = 4 << 10
 	maxDetails = 16 << 10
 )
-
-const cutMark = " … [cut]"
 
 // settle ends an attempt and advances.
 func settle(s State, c Settle) ([]Event, error) {
@@ -47,7 +44,7 @@ func settled(s State, st Step, c Settle) Event {
 func attemptInFlight(s State, step string, attempt int) (*Step, error) {
 	st := s.Find(step)
 	if st == nil {
-		return nil, fault.New(fault.Conflict, "the workflow has no step %s", bounded(step, 100))
+		return nil, fault.New(fault.Conflict, "the workflow has no step %s", fault.Bounded(step, 100))
 	}
 	if st.Attempt != attempt || st.State != StepRunning && st.State != StepWaiting {
 		return nil, fault.New(fault.Conflict, "step %s is %s at attempt %d", st.ID, st.State, st.Attempt).
@@ -85,7 +82,7 @@ func overdueFailure(st Step) Failure {
 // clean bounds a failure and holds its code to the closed list.
 func clean(f Failure) Failure {
 	f.Code = string(fault.Info(fault.Code(f.Code)).Code)
-	f.Message, f.Rescue = bounded(f.Message, MaxError), false
+	f.Message, f.Rescue = fault.Bounded(f.Message, MaxError), false
 	if len(f.Details) > maxDetails || !json.Valid(f.Details) {
 		f.Details = nil
 	}
@@ -94,20 +91,7 @@ func clean(f Failure) Failure {
 
 // failureOf is the workflow's error after a step that failed for good.
 func failureOf(st Step, f Failure) *Failure {
-	f.Message = bounded(st.ID+" ("+st.Action+"): "+f.Message, MaxError)
+	f.Message = fault.Bounded(st.ID+" ("+st.Action+"): "+f.Message, MaxError)
 	f.Rescue = st.StepSpec.OnFailure == policyRescue
 	return &f
-}
-
-// bounded cuts text to most bytes at a character. Bytes that are not UTF-8 become the replacement character.
-func bounded(text string, most int) string {
-	text = string([]rune(text))
-	if len(text) <= most {
-		return text
-	}
-	end := most - len(cutMark)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + cutMark
 }
