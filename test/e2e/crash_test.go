@@ -13,6 +13,7 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi/client"
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/test/lab"
 )
 
 // asked is one verb that a worker was told had happened.
@@ -25,13 +26,11 @@ type asked struct {
 // asked again under its key until it is, and is there once too.
 func TestKillNineLosesAndDoublesNothing(t *testing.T) {
 	const kills, workers = 6, 8
-	dir, address := dataDir(t), freePort(t)
-	run := func() *daemon {
-		return start(t, "http://"+address, nil, "dev", "--data-dir", dir, "--listen", address, "--gateway-listen", "127.0.0.1:0")
-	}
-	d := run()
-	token := readToken(t, dir)
-	c := dial(t, d.url, token, 1)
+	dir, address := dataDir(t), lab.FreeAddress(t)
+	d := lab.Metald(t, address, nil, "dev", "--data-dir", dir, "--listen", address, "--gateway-listen", "127.0.0.1:0")
+	d.Start()
+	url, token := "http://"+address, readToken(t, dir)
+	c := dial(t, url, token, 1)
 	pool := estate(t, c)
 	nodes := make([]string, 3) // fewer than workers: they meet
 	for i := range nodes {
@@ -42,12 +41,12 @@ func TestKillNineLosesAndDoublesNothing(t *testing.T) {
 	var all sync.WaitGroup
 	results := make([][]asked, workers)
 	for w := range workers {
-		all.Go(func() { results[w] = work(ctx, t, dial(t, d.url, token, 1), w, nodes) })
+		all.Go(func() { results[w] = work(ctx, t, dial(t, url, token, 1), w, nodes) })
 	}
 	for range kills {
 		<-time.After(time.Duration(300+rand.IntN(700)) * time.Millisecond)
-		d.kill()
-		d = run()
+		d.Kill()
+		d.Start()
 	}
 	<-time.After(300 * time.Millisecond)
 	stop()
@@ -55,8 +54,8 @@ func TestKillNineLosesAndDoublesNothing(t *testing.T) {
 
 	total := checkAcknowledged(t, c, nodes, results)
 	t.Logf("%d kills, %d verbs acknowledged, none lost, none doubled", kills, total)
-	if code := d.stop(); code != 0 {
-		t.Errorf("SIGTERM ended metald with %d: %s", code, d.log)
+	if code := d.Stop(); code != 0 {
+		t.Errorf("SIGTERM ended metald with %d: %s", code, d.Said())
 	}
 	if pid, err := os.ReadFile(filepath.Join(dir, "postgres", "postmaster.pid")); err == nil {
 		t.Errorf("its PostgreSQL still runs: %s", pid)

@@ -2,18 +2,11 @@
 package e2e
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,120 +17,6 @@ import (
 )
 
 func TestMain(m *testing.M) { lab.Main(m) }
-
-// daemon is a running metald.
-type daemon struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	url    string
-	log    *tail
-	exited chan struct{}
-}
-
-// start runs metald until it answers.
-func start(t *testing.T, url string, environ []string, args ...string) *daemon {
-	t.Helper()
-	d := &daemon{t: t, url: url, log: &tail{}, exited: make(chan struct{})}
-	d.cmd = exec.Command(lab.Path(t, "metald"), args...)
-	d.cmd.Env = append(os.Environ(), environ...)
-	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = d.cmd.Wait()
-		close(d.exited)
-	}()
-	t.Cleanup(d.kill)
-	eventually(t, time.Minute, "metald to answer", func() error {
-		select {
-		case <-d.exited:
-			t.Fatalf("metald ended: %s", d.log)
-		default:
-		}
-		return d.ready()
-	})
-	return d
-}
-
-func (d *daemon) ready() error {
-	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(d.url, "http://"), time.Second)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprint(conn, "GET /readyz HTTP/1.0\r\n\r\n"); err != nil {
-		return err
-	}
-	status, err := bufio.NewReader(conn).ReadString('\n')
-	if err != nil || !strings.Contains(status, " 200 ") {
-		return fmt.Errorf("%s %w", strings.TrimSpace(status), err)
-	}
-	return nil
-}
-
-// kill is kill -9.
-func (d *daemon) kill() {
-	_ = d.cmd.Process.Kill()
-	<-d.exited
-}
-
-// stop asks it to end and gives how it ended.
-func (d *daemon) stop() int {
-	d.t.Helper()
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		d.t.Fatal(err)
-	}
-	select {
-	case <-d.exited:
-	case <-time.After(time.Minute):
-		d.t.Fatalf("metald does not stop: %s", d.log)
-	}
-	return d.cmd.ProcessState.ExitCode()
-}
-
-// tail keeps what a program says, for when it matters.
-type tail struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write is io.Writer's.
-func (l *tail) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String is everything so far.
-func (l *tail) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func eventually(t *testing.T, within time.Duration, what string, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %s for %s: %v", within, what, err)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	return lab.FreeAddress(t)
-}
 
 // dataDir is a directory through which the database's account can pass.
 func dataDir(t *testing.T) string {
@@ -193,12 +72,12 @@ func enroll(t *testing.T, c *client.Client, pool, address string) contract.Node 
 // those who are asked to change the node.
 func settled(t *testing.T, c *client.Client, n contract.Node) contract.Node {
 	t.Helper()
-	eventually(t, time.Minute, "the node to have its workflow", func() (err error) {
+	must(t, lab.Poll(time.Minute, "the node to have its workflow", func() (err error) {
 		if n, err = c.GetNode(context.Background(), n.ID); err == nil && n.Workflow == "" {
 			err = errors.New("it has none")
 		}
 		return err
-	})
+	}))
 	return n
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi/client"
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/test/lab"
 	"github.com/better-compute/metal/test/pgtest"
 )
 
@@ -32,12 +33,15 @@ func twoReplicas(t *testing.T) (a, b *client.Client, dsn string) {
 	clients := make([]*client.Client, 2)
 	var both sync.WaitGroup
 	for i := range clients { // together: they migrate and make the administrator at once
+		address := lab.FreeAddress(t)
+		d := lab.Metald(t, address, []string{"METAL_POSTGRES=" + dsn}, "serve", "--insecure-http", "--listen", address, "--gateway-listen", "127.0.0.1:0",
+			"--master-key-file", key, "--admin-token-file", token)
 		both.Go(func() {
-			address := freePort(t)
-			start(t, "http://"+address, []string{"METAL_POSTGRES=" + dsn}, "serve", "--insecure-http", "--listen", address, "--gateway-listen", "127.0.0.1:0",
-				"--master-key-file", key, "--admin-token-file", token)
-			clients[i] = dial(t, "http://"+address, replicaToken, 5)
+			if err := d.Run(); err != nil {
+				t.Error(err)
+			}
 		})
+		clients[i] = dial(t, "http://"+address, replicaToken, 5)
 	}
 	both.Wait()
 	if t.Failed() {

@@ -148,7 +148,10 @@ type Secret struct{ What, Value string }
 // Keeps looks for secrets in the log, in every row of the database, in what the programs said, and in further texts.
 func (l *Lab) Keeps(secrets []Secret, further map[string][]byte) {
 	l.T.Helper()
-	places := map[string][]byte{"metald's log": []byte(l.Planes[0].Said()), "bcd's log": []byte(l.SiteAgent.Said())}
+	places := map[string][]byte{"bcd's log": []byte(l.SiteAgent.Said())}
+	for i, p := range l.Planes {
+		places[fmt.Sprintf("the log of metald %d", i)] = []byte(p.Said())
+	}
 	for what, text := range further {
 		places[what] = text
 	}

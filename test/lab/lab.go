@@ -134,11 +134,10 @@ func (l *Lab) planes() {
 	for _, gateway := range gateways {
 		api := FreeAddress(l.T)
 		l.urls = append(l.urls, "http://"+api)
-		p := newProgram(l.T, "metald", []string{"METAL_POSTGRES=" + l.DSN}, append([]string{
+		p := Metald(l.T, api, []string{"METAL_POSTGRES=" + l.DSN}, append([]string{
 			"serve", "--insecure-http", "--listen", api, "--gateway-listen", gateway, "--gateway-url", l.Gateway,
 			"--master-key-file", key, "--admin-token-file", token,
 		}, l.options.PlaneFlags...)...)
-		p.answers = func() error { return ready(api) }
 		l.Planes = append(l.Planes, p)
 		p.Start()
 	}

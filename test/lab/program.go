@@ -114,6 +114,14 @@ func newProgram(t testing.TB, name string, environ []string, args ...string) *Pr
 	return p
 }
 
+// Metald is a metald that does not run yet, with arguments of one's own; it serves at address.
+func Metald(t testing.TB, address string, environ []string, args ...string) *Program {
+	t.Helper()
+	p := newProgram(t, "metald", environ, args...)
+	p.answers = func() error { return ready(address) }
+	return p
+}
+
 // Start runs it, and returns once it answers.
 func (p *Program) Start() {
 	p.t.Helper()
@@ -267,7 +275,7 @@ func listening(address string) error {
 	return conn.Close()
 }
 
-// FreeAddress was free a moment ago.
+// FreeAddress was free a moment ago, and is given once only: its program may be away for a while.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	return freeAddressOf(t, "127.0.0.1")
@@ -280,10 +288,17 @@ const (
 	ports     = 20000
 )
 
+// given is the ports that this process gave away.
+var given sync.Map
+
 func freeAddressOf(t testing.TB, host string) string {
 	t.Helper()
 	for range 100 {
-		address := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(ports)))
+		port := firstPort + rand.IntN(ports)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		address := net.JoinHostPort(host, strconv.Itoa(port))
 		if l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address); err == nil {
 			_ = l.Close() // the port is wanted, not the listener
 			return address
