@@ -129,7 +129,7 @@ func put(name string, write func(io.Writer) error) (out File, err error) {
 		return out, errors.Join(err, to.Close())
 	}
 	// A web server under another account has to read it.
-	if err = errors.Join(to.Chmod(0o644), to.Close()); err != nil {
+	if err = errors.Join(to.Chmod(0o644), to.Sync(), to.Close()); err != nil {
 		return out, err
 	}
 	if err = os.Rename(to.Name(), name); err != nil {

@@ -27,7 +27,7 @@ type JoinToken struct {
 	ID        string      `json:"joinTokenId"`
 	Token     string      `json:"token,omitempty" doc:"only in the answer to its creation"`
 	Gateway   string      `json:"gateway,omitempty" doc:"URL at which agents join; only beside the token"`
-	CASHA256  string      `json:"caSha256,omitempty" doc:"of the authority's certificate, by which agents know the gateway; only beside the token"`
+	CASHA256  string      `json:"caSha256,omitempty" doc:"of the authority's certificate, by which agents know the gateway; beside the token"`
 	Role      string      `json:"role"`
 	Tenant    string      `json:"tenantId"`
 	Site      string      `json:"siteId"`
