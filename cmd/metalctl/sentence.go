@@ -9,6 +9,7 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/claim"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/image"
 	"github.com/better-compute/metal/domain/jointoken"
@@ -24,7 +25,7 @@ import (
 // decoder reads events with the tables that this program was built with.
 var decoder = sync.OnceValues(func() (*event.Registry, error) {
 	return event.NewRegistry(node.Events, workflow.Events, agentcommand.Events, agent.Events, jointoken.Events, image.Events,
-		image.PublicEvents, profile.Events, tenant.Events, site.Events, pool.Events, principal.Events)
+		image.PublicEvents, profile.Events, tenant.Events, site.Events, pool.Events, claim.Events, principal.Events)
 })
 
 // known decodes an event; nil for one that this program does not know.
@@ -60,12 +61,8 @@ func sentence(e contract.Event) string {
 		return imageSentence(fact)
 	case profile.Event:
 		return profileSentence(k)
-	case tenant.Created:
-		return "tenant " + k.Name + " was made"
-	case site.Created:
-		return "site " + k.Name + " was made"
-	case pool.Created:
-		return "pool " + k.Name + " was made"
+	case tenant.Event, site.Event, pool.Event, claim.Event:
+		return estateSentence(fact)
 	}
 	return plainWords(e.Type)
 }
@@ -109,13 +106,18 @@ func nodeSentence(e node.Event) string {
 		return wipeSentence(e.Wipe)
 	case node.BMCLearned:
 		return learnedSentence(e)
+	case node.BMCChanged:
+		return "its BMC is reached at " + e.BMC.Address + " from now on, with " + string(e.BMC.Credentials) + " and trust " + string(e.BMC.TLS.Mode)
 	}
 	return plainWords(e.EventType())
 }
 
 func learnedSentence(l node.BMCLearned) string {
-	if l.Fingerprint != "" {
+	switch {
+	case l.Fingerprint != "":
 		return "the BMC is known by its certificate " + l.Fingerprint
+	case l.System != "" && len(l.Quirks) == 0:
+		return "the BMC knows the machine as " + l.System
 	}
 	return "its driver learned more about the BMC"
 }

@@ -127,9 +127,6 @@ func TestEveryEventHasASentence(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := contract.Event{Type: strings.TrimSuffix(filepath.Base(file), ".v1.json"), Schema: 1, Data: data}
-		if known(e) == nil {
-			continue // of what only the control plane reads, such as claims
-		}
 		told++
 		if got := sentence(e); got == plainWords(e.Type) {
 			t.Errorf("%s: %q", e.Type, got)

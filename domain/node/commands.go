@@ -75,6 +75,8 @@ type (
 	LearnBMC struct{ Facts BMCLearned }
 	// TrustBMC pins another certificate of the controller, by the operator's word.
 	TrustBMC struct{ Fingerprint string }
+	// ChangeBMC says how the controller is reached from now on. Its address is already normalised and claimed for the node.
+	ChangeBMC struct{ BMC BMC }
 	// ObservePower stores the power state that was read.
 	ObservePower struct{ Power Power }
 
@@ -124,6 +126,7 @@ func (RecordHardware) nodeCommand() {}
 func (AttestWipe) nodeCommand()     {}
 func (LearnBMC) nodeCommand()       {}
 func (TrustBMC) nodeCommand()       {}
+func (ChangeBMC) nodeCommand()      {}
 func (ObservePower) nodeCommand()   {}
 func (AskPower) nodeCommand()       {}
 func (FailPower) nodeCommand()      {}

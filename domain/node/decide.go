@@ -233,6 +233,8 @@ func decideAxis(s State, c Command) ([]Event, error) {
 		return learnBMC(s, c.Facts)
 	case TrustBMC:
 		return trustBMC(s, c.Fingerprint)
+	case ChangeBMC:
+		return changeBMC(s, c.BMC)
 	case ObservePower:
 		if s.Power == c.Power && s.PowerAction == "" {
 			return nil, nil

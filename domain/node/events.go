@@ -35,6 +35,7 @@ var Events = event.Table(
 	event.Of[HardwareRecorded](1, "node.hardware.recorded"),
 	event.Of[WipeAttested](1, "node.wipe.attested"),
 	event.Of[BMCLearned](1, "node.bmc.learned"),
+	event.Of[BMCChanged](1, "node.bmc.changed"),
 )
 
 func movedNames() []string {

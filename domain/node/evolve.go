@@ -51,6 +51,11 @@ func Evolve(s State, e Event) State {
 		}
 	case BMCLearned:
 		s.Learned = s.Learned.With(e)
+	case BMCChanged:
+		if s.BMC == nil || s.BMC.TLS != e.BMC.TLS {
+			s.Learned.Fingerprint = "" // pinned under another policy
+		}
+		s.BMC = &e.BMC
 	default:
 		panic(fmt.Sprintf("node.Evolve does not know %T", e))
 	}

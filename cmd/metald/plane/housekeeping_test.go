@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // What a step put away is gone once its time is over, whatever became of the workflow and of whoever ran it.
 func TestSecretsOfStepsAreForgotten(t *testing.T) {
 	pool := pgtest.New(t)
-	key, err := postgres.ParseMasterKey([]byte(strings.Repeat("k", 32)))
+	key, err := postgres.ParseMasterKey([]byte(strings.Repeat("k1", 16)))
 	if err != nil {
 		t.Fatal(err)
 	}

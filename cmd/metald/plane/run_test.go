@@ -26,7 +26,7 @@ func TestAFailedStartGivesTheGatewaysPortBack(t *testing.T) {
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
-	key, err := postgres.ParseMasterKey([]byte(strings.Repeat("k", 32)))
+	key, err := postgres.ParseMasterKey([]byte(strings.Repeat("k1", 16)))
 	if err != nil {
 		t.Fatal(err)
 	}
