@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -76,7 +77,8 @@ func (s *Service) discreet(ctx context.Context, call Call, holder id.Node, confl
 
 // SweepClaim frees a claim whose node never appeared within ClaimGrace, was voided, or is retired, and reports whether it
 // did. An enrollment that is merely slow can't appear afterwards: its node's stream is closed first. A retired node that still
-// holds an address may have been left half retired: its credentials and certificates go first.
+// holds an address may have been left half retired: its credentials and certificates go first. An address that its node has
+// left, or claimed and never moved to, is free as well.
 func (s *Service) SweepClaim(ctx context.Context, key claim.Key) (bool, error) {
 	held, err := load(ctx, s, claim.Decider, key.Stream())
 	if err != nil || id.IsZero(held.state.Holder) {
@@ -94,8 +96,13 @@ func (s *Service) SweepClaim(ctx context.Context, key claim.Key) (bool, error) {
 		if err := s.dismiss(ctx, call, by.state); err != nil {
 			return false, err
 		}
-	case by.state.Exists():
+	case by.state.Exists() && slices.Contains(keysOf(by.state), key):
 		return false, nil
+	case by.state.Exists():
+		if s.clock().Sub(held.at) < ClaimGrace { // its change of address may be under way
+			return false, nil
+		}
+		reason = "the node has another address"
 	case by.state.Voided:
 	case s.clock().Sub(held.at) < ClaimGrace:
 		return false, nil

@@ -43,6 +43,9 @@ type BMCAccess struct {
 	TLS      node.TLSPolicy // an empty mode is pin-on-first-use
 }
 
+// Credentials are what a management controller lets one in with.
+type Credentials struct{ Username, Password string }
+
 const maxMACs = 64
 
 // Enroll hands over a machine with a BMC. The BMC's address must be free within the site, each MAC everywhere, else
@@ -61,7 +64,7 @@ func (s *Service) Enroll(ctx context.Context, call Call, in Enrollment) (NodeOut
 	if err := s.takeClaims(ctx, call, into.Tenant, n, keys); err != nil {
 		return NodeOutcome{}, err
 	}
-	ref, err := s.storeCredentials(ctx, call, in.BMC)
+	ref, err := s.storeCredentials(ctx, call, Credentials{in.BMC.Username, in.BMC.Password})
 	if err != nil { // nothing of the node can have happened yet
 		s.giveBack(ctx, call, into.Tenant, n, keys)
 		return NodeOutcome{}, err
@@ -85,7 +88,7 @@ func (s *Service) enrollTarget(ctx context.Context, call Call, p id.Pool) (pool.
 	return into.state, at.state, err
 }
 
-func (s *Service) storeCredentials(ctx context.Context, call Call, in BMCAccess) (node.SecretRef, error) {
+func (s *Service) storeCredentials(ctx context.Context, call Call, in Credentials) (node.SecretRef, error) {
 	value, err := json.Marshal(map[string]string{"username": in.Username, "password": in.Password})
 	if err != nil {
 		return "", fmt.Errorf("encode BMC credentials: %w", err)
@@ -150,17 +153,25 @@ func (i *issues) bmc(in BMCAccess, at site.State) (node.BMC, claim.Key) {
 	if !slices.Contains(node.Drivers, in.Driver) {
 		i.add("body.bmc.driver", "one of %s", strings.Join(node.Drivers, ", "))
 	}
-	address, err := claim.ParseAddress(in.Address)
+	url, key := i.address("body.bmc.address", in.Address, at)
+	i.credentials("body.bmc.credentials", Credentials{in.Username, in.Password})
+	return node.BMC{Driver: in.Driver, Address: url, TLS: i.tls("body.bmc.tls", in.TLS)}, key
+}
+
+// address normalises the address of a controller at a site.
+func (i *issues) address(path, text string, at site.State) (string, claim.Key) {
+	address, err := claim.ParseAddress(text)
 	if err != nil {
-		i.add("body.bmc.address", "%s", err)
+		i.add(path, "%s", err)
 	} else if host, _ := hostOf(address); !at.Policy.Allows(host) {
-		i.add("body.bmc.address", "not in a BMC network of site %s", at.ID)
+		i.add(path, "not in a BMC network of site %s", at.ID)
 	}
-	i.credential("body.bmc.credentials.username", in.Username)
-	i.credential("body.bmc.credentials.password", in.Password)
-	tls := i.tls(in.TLS)
-	key := claim.Key{Kind: claim.BMCAddress, Scope: at.ID.String(), Value: address.Key}
-	return node.BMC{Driver: in.Driver, Address: address.URL, TLS: tls}, key
+	return address.URL, claim.Key{Kind: claim.BMCAddress, Scope: at.ID.String(), Value: address.Key}
+}
+
+func (i *issues) credentials(path string, in Credentials) {
+	i.credential(path+".username", in.Username)
+	i.credential(path+".password", in.Password)
 }
 
 func hostOf(a claim.Address) (string, error) {
@@ -188,20 +199,20 @@ func (i *issues) credential(path, value string) {
 	}
 }
 
-func (i *issues) tls(in node.TLSPolicy) node.TLSPolicy {
+func (i *issues) tls(path string, in node.TLSPolicy) node.TLSPolicy {
 	if in.Mode == "" {
 		in.Mode = node.TLSPinOnFirstUse
 	}
 	if !slices.Contains(node.TLSModes, in.Mode) {
-		i.add("body.bmc.tls.mode", "one of pin-on-first-use, pinned, system-ca, ca, insecure")
+		i.add(path+".mode", "one of pin-on-first-use, pinned, system-ca, ca, insecure")
 	}
 	in.Fingerprint = strings.ToLower(strings.ReplaceAll(in.Fingerprint, ":", ""))
 	raw, err := hex.DecodeString(in.Fingerprint)
 	if given := in.Fingerprint != ""; given != (in.Mode == node.TLSPinned) || given && (err != nil || len(raw) != 32) {
-		i.add("body.bmc.tls.fingerprint", "the SHA-256 of the certificate, 64 hexadecimal digits, with mode pinned only")
+		i.add(path+".fingerprint", "the SHA-256 of the certificate, 64 hexadecimal digits, with mode pinned only")
 	}
 	if given := in.CA != ""; given != (in.Mode == node.TLSCustomCA) || given && !certificate(in.CA) {
-		i.add("body.bmc.tls.ca", "a PEM certificate, with mode ca only")
+		i.add(path+".ca", "a PEM certificate, with mode ca only")
 	}
 	return in
 }

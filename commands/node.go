@@ -171,17 +171,19 @@ func (s *Service) onNode(ctx context.Context, call Call, n id.Node, a principal.
 	decide func(node.State, event.Version) (node.Command, error),
 ) (NodeOutcome, error) {
 	return handle(ctx, s, call, request[node.State, node.Command, node.Event]{
-		decider: node.Decider,
-		stream:  node.StreamOf(n),
-		authorize: func(state node.State) error {
-			if !state.Exists() {
-				return fault.New(fault.NotFound, "there is no node %s", n)
-			}
-			return s.auth.Allow(call.Actor, a, ResourceOf(state))
-		},
-		decide: decide,
-		meta:   nodeMeta,
+		decider:   node.Decider,
+		stream:    node.StreamOf(n),
+		authorize: func(state node.State) error { return s.mayActOn(call, n, a, state) },
+		decide:    decide,
+		meta:      nodeMeta,
 	})
+}
+
+func (s *Service) mayActOn(call Call, n id.Node, a principal.Action, state node.State) error {
+	if !state.Exists() {
+		return fault.New(fault.NotFound, "there is no node %s", n)
+	}
+	return s.auth.Allow(call.Actor, a, ResourceOf(state))
 }
 
 // ResourceOf is a node as authorization sees it.

@@ -60,6 +60,7 @@ func (a *API) nodeVerbs() {
 	optional(a, "cordon", "Keep new work off the machine", a.cordon)
 	optional(a, "uncordon", "Let work on the machine again", plainVerb(s.Uncordon))
 	required(a, "trust-bmc", "Trust another certificate of the machine's BMC, such as a renewed one", a.trustBMC)
+	required(a, "set-bmc", "Change how the machine's BMC is reached: credentials, address, trust", a.setBMC)
 }
 
 func required[B any](a *API, name, summary string, apply verb[B]) {
@@ -119,8 +120,8 @@ func (a *API) enroll(ctx context.Context, in *creates[contract.Enrollment]) (*an
 		Driver: b.BMC.Driver, Address: b.BMC.Address,
 		Username: b.BMC.Credentials.Username, Password: b.BMC.Credentials.Password,
 	}
-	if t := b.BMC.TLS; t != nil {
-		bmc.TLS = node.TLSPolicy{Mode: node.TLSMode(t.Mode), Fingerprint: t.Fingerprint, CA: t.CA}
+	if b.BMC.TLS != nil {
+		bmc.TLS = trustOf(*b.BMC.TLS)
 	}
 	done, err := a.service.Enroll(ctx, creation(ctx), commands.Enrollment{
 		Pool: p, Name: b.Name, Labels: b.Labels, BMC: bmc, MACs: b.MACs, HardwareProfile: b.HardwareProfile,
@@ -168,6 +169,22 @@ func (a *API) maintenance(ctx context.Context, c commands.Call, n id.Node, b con
 
 func (a *API) trustBMC(ctx context.Context, c commands.Call, n id.Node, b contract.Certificate) (commands.NodeOutcome, error) {
 	return a.service.TrustBMC(ctx, c, n, b.Fingerprint)
+}
+
+func (a *API) setBMC(ctx context.Context, c commands.Call, n id.Node, b contract.BMCChange) (commands.NodeOutcome, error) {
+	in := commands.BMCChange{Address: b.Address}
+	if b.Credentials != nil {
+		in.Credentials = &commands.Credentials{Username: b.Credentials.Username, Password: b.Credentials.Password}
+	}
+	if b.TLS != nil {
+		trust := trustOf(*b.TLS)
+		in.TLS = &trust
+	}
+	return a.service.ChangeBMC(ctx, c, n, in)
+}
+
+func trustOf(t contract.TLSPolicy) node.TLSPolicy {
+	return node.TLSPolicy{Mode: node.TLSMode(t.Mode), Fingerprint: t.Fingerprint, CA: t.CA}
 }
 
 func (a *API) cordon(ctx context.Context, c commands.Call, n id.Node, b contract.Reason) (commands.NodeOutcome, error) {

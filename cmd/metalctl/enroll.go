@@ -50,16 +50,12 @@ func newEnroll(a *app) *cobra.Command {
 	flags.StringSliceVar(&f.in.MACs, "mac", nil, "MAC of a port that may boot from the network; repeat for more")
 	flags.StringVar(&f.in.HardwareProfile, "hardware-profile", "", "hardware profile, over the pool's")
 	flags.StringVar(&f.credentials, "credentials-file", "", "file with the BMC's username and password")
-	flags.StringVar(&f.tls.Mode, "bmc-tls", "", "trust: pin-on-first-use (default), pinned, system-ca, ca or insecure")
-	flags.StringVar(&f.tls.Fingerprint, "bmc-fingerprint", "", "SHA-256 of the BMC's certificate, with --bmc-tls pinned")
-	flags.StringVar(&f.caFile, "bmc-ca-file", "", "PEM certificate to trust the BMC by, with --bmc-tls ca")
+	bindTrust(cmd, &f.tls, &f.caFile)
 	flags.StringVarP(&f.file, "file", "f", "",
 		"the whole machine as JSON or YAML, as the API takes it; - is standard input")
 	flags.StringVar(&f.verb.key, "idempotency-key", "", "name this request: the same again gives the first outcome")
 	flags.BoolVarP(&f.verb.watch, "watch", "w", false,
 		"then show what happens, until the machine rests; exit 7 if it fails")
-	_ = cmd.RegisterFlagCompletionFunc("bmc-tls", // the flag was made above
-		words("pin-on-first-use", "pinned", "system-ca", "ca", "insecure"))
 	return cmd
 }
 
@@ -103,15 +99,8 @@ func (a *app) enrollment(cmd *cobra.Command, f enrollFlags) (contract.Enrollment
 	if f.in.Labels, err = parseLabels(f.labels); err != nil {
 		return contract.Enrollment{}, err
 	}
-	if f.caFile != "" {
-		pem, err := os.ReadFile(f.caFile)
-		if err != nil {
-			return contract.Enrollment{}, usage("the BMC's certificate cannot be read: %s", err)
-		}
-		f.tls.CA = string(pem)
-	}
-	if f.tls != (contract.TLSPolicy{}) {
-		f.in.BMC.TLS = &f.tls
+	if f.in.BMC.TLS, err = trust(f.tls, f.caFile); err != nil {
+		return contract.Enrollment{}, err
 	}
 	f.in.BMC.Credentials, err = a.credentials(cmd.Context(), f.credentials, f.in.BMC.Address)
 	return f.in, err

@@ -16,7 +16,7 @@ func addVerbs(root *cobra.Command, a *app) {
 	}
 	root.AddCommand(
 		newDeploy(a), newUndeploy(a), newRetire(a), newAbort(a), newAbandon(a),
-		newPower(a), newMaintenance(a), newCordon(a), newTrustBMC(a),
+		newPower(a), newMaintenance(a), newCordon(a), newTrustBMC(a), newSetBMC(a),
 	)
 }
 

@@ -52,6 +52,7 @@ func Event(t *rapid.T, machine id.Node) event.Event {
 		rapid.Just[event.Event](node.ReleasedUnverified{Policy: "allow-unverified-release"}),
 		rapid.Just[event.Event](node.PowerAsked{Action: node.ActionCycle}),
 		rapid.Just[event.Event](node.PowerObserved{Power: node.PowerOn}),
+		rapid.Just[event.Event](node.BMCChanged{BMC: node.BMC{Driver: "redfish", Address: "https://10.0.0.99", Credentials: "secret:2"}}),
 		rapid.Just[event.Event](node.MaintenanceEntered{Reason: text.Draw(t, "maintenance")}),
 		rapid.Just[event.Event](node.MaintenanceLeft{}),
 		rapid.Just[event.Event](node.Cordoned{Reason: text.Draw(t, "cordon")}),

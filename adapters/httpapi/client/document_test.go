@@ -56,6 +56,12 @@ var calls = map[string]func(context.Context, *Client){
 	"Cordon": func(ctx context.Context, c *Client) {
 		_, _ = c.Cordon(ctx, "1", contract.Reason{Reason: "r"}, every...)
 	},
+	"SetBMC": func(ctx context.Context, c *Client) {
+		_, _ = c.SetBMC(ctx, "1", contract.BMCChange{
+			Address: "a", Credentials: &contract.Credentials{Username: "u", Password: "p"},
+			TLS: &contract.TLSPolicy{Mode: "pinned", Fingerprint: "f", CA: "c"},
+		}, every...)
+	},
 	"TrustBMC": func(ctx context.Context, c *Client) {
 		_, _ = c.TrustBMC(ctx, "1", contract.Certificate{Fingerprint: "1"}, every...)
 	},

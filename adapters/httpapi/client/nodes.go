@@ -33,6 +33,7 @@ var (
 	opCordon      = post("/v1/nodes/{id}/cordon")
 	opUncordon    = post("/v1/nodes/{id}/uncordon")
 	opTrustBMC    = post("/v1/nodes/{id}/trust-bmc")
+	opSetBMC      = post("/v1/nodes/{id}/set-bmc")
 )
 
 // Enroll hands over a machine. Errors: INVALID_INPUT, NOT_FOUND (the pool), CONFLICT (an address is taken).
@@ -185,6 +186,12 @@ func (c *Client) SetMaintenance(ctx context.Context, node string, in contract.Ma
 // Cordon keeps new work off the node.
 func (c *Client) Cordon(ctx context.Context, node string, in contract.Reason, o ...Option) (contract.Node, error) {
 	return call[contract.Node](ctx, c, opCordon, []string{node}, nil, in, o)
+}
+
+// SetBMC changes how the node's BMC is reached. Errors: INVALID_INPUT; CONFLICT for an address that another node has, or while
+// something is under way on the node.
+func (c *Client) SetBMC(ctx context.Context, node string, in contract.BMCChange, o ...Option) (contract.Node, error) {
+	return call[contract.Node](ctx, c, opSetBMC, []string{node}, nil, in, o)
 }
 
 // TrustBMC pins another certificate of the node's BMC. Errors: INVALID_INPUT, INVALID_STATE where none is pinned.

@@ -25,6 +25,13 @@ type BMCAccess struct {
 	TLS         *TLSPolicy  `json:"tls,omitempty" doc:"left out: pin on first use"`
 }
 
+// BMCChange says how a management controller is reached from now on; what is left out stays.
+type BMCChange struct {
+	Address     string       `json:"address,omitempty" doc:"a host, host:port or https URL; only while nothing is under way on the machine"`
+	Credentials *Credentials `json:"credentials,omitempty"`
+	TLS         *TLSPolicy   `json:"tls,omitempty"`
+}
+
 // Credentials are kept sealed and never given again.
 type Credentials struct {
 	Username string `json:"username" writeOnly:"true"`
