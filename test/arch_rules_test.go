@@ -44,7 +44,8 @@ var directions = []direction{
 	{"adapters/eventstore", []string{"domain", "commands", "projections", "processmanagers", "schema", "adapters/postgres"}},
 	// The agent joins what it drives; a simulated site stands in for machines and lets them run the real agent.
 	{"adapters/agentapi", []string{"domain", "commands", "projections", "processmanagers", "schema", "adapters/pki"}},
-	{"adapters/agent", []string{"domain", "adapters/agentapi/protocol", "adapters/bmc", "adapters/disk", "adapters/netboot"}},
+	{"adapters/agent", []string{"domain", "adapters/agentapi/protocol", "adapters/bmc", "adapters/disk", "adapters/netboot", "adapters/statefile"}},
+	{"adapters/netboot", []string{"domain", "adapters/statefile"}},
 	{"adapters/sim", []string{"domain", "adapters/agent", "adapters/agentapi/protocol", "adapters/bmc", "adapters/disk", "adapters/netboot"}},
 	{"adapters/*", []string{"domain", "commands", "projections", "processmanagers", "schema"}},
 	{"cmd/metalctl", []string{"domain", "schema", "adapters/httpapi/client", "adapters/httpapi/contract"}},
