@@ -32,6 +32,7 @@ func TestFaults(t *testing.T) {
 		{"a controller that answers 503 and drops connections is survived", badController},
 		{"an agent that dies before its wipe", agentDies(false)},
 		{"an agent that dies after its wipe, with nobody told", agentDies(true)},
+		{"a wrong password is corrected", wrongPassword},
 		{"a stolen join token is refused", stolenToken},
 		{"an abort in each phase", abortEachPhase},
 		{"pause and resume", pauseAndResume},
