@@ -59,7 +59,7 @@ type Config struct {
 	Observer Observer         // nil: nobody is told
 
 	PollMax     time.Duration // how long a poll stays open, a minute at most; zero: 50 s
-	Redeliver   time.Duration // when an order that was neither acked nor settled is given again; zero: 10 s
+	Redeliver   time.Duration // when an order that was neither acked nor settled is given again; zero: 3 s
 	AgentLife   time.Duration // of certificates; zero: pki.AgentLife
 	FailedJoins int           // that an address may make at once, then one a second; zero: 20
 }
@@ -88,7 +88,7 @@ func (c Config) complete() Config {
 	}
 	c.PollMax = min(c.PollMax, maxPoll)
 	if c.Redeliver <= 0 {
-		c.Redeliver = 10 * time.Second
+		c.Redeliver = 3 * time.Second
 	}
 	if c.AgentLife <= 0 {
 		c.AgentLife = pki.AgentLife
