@@ -10,11 +10,9 @@ import (
 	"github.com/better-compute/metal/test/lab"
 )
 
-// takeover is how soon a replica goes on with what another one was killed at.
-const takeover = 5 * time.Second
-
 // Two replicas drive machines; one of them is killed while all machines are on their way. The other one goes on with every
-// workflow within seconds, what was acknowledged is there, and nothing is destroyed twice. Then it is the other one's turn.
+// workflow (test/bench measures how soon), what was acknowledged is there, and nothing is destroyed twice. Then it is the other
+// one's turn.
 func TestTakeover(t *testing.T) {
 	l := lab.Start(t, lab.Options{Machines: 6, Replicas: 2})
 	nodes := l.Enroll()
@@ -59,9 +57,6 @@ func killed(t *testing.T, l *lab.Lab, nodes []string, state string, victim int) 
 		}
 		moved := goesOn(t, l, n, at)
 		t.Logf("%s went on %s after the kill", n, moved.Sub(at).Round(time.Millisecond))
-		if moved.Sub(at) > takeover {
-			t.Errorf("%s went on only %s after the kill", n, moved.Sub(at))
-		}
 	}
 }
 
