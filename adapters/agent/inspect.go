@@ -29,7 +29,7 @@ func (m machine) inspect(ctx context.Context, o Order) (any, func(context.Contex
 func localDisks(devices []disk.Device) (out []node.Disk) {
 	for _, d := range devices {
 		if i := d.Info(); i.Reported() == "" {
-			out = append(out, i.Disk)
+			out = append(out, i.Told())
 		}
 	}
 	return out

@@ -22,6 +22,6 @@ func Modules() []string {
 		// Filesystems, read only. Not btrfs: it measures the processor for a while when it is loaded.
 		[]string{"nls_cp437", "nls_ascii", "nls_iso8859_1", "nls_utf8", "vfat", "ext4", "xfs"},
 		// Firmware.
-		[]string{"tpm_tis", "tpm_crb"},
+		[]string{"tpm_tis", "tpm_crb", "efivarfs"},
 	)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/better-compute/metal/adapters/agent"
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
 	"github.com/better-compute/metal/adapters/disk"
-	"github.com/better-compute/metal/adapters/sim/bmcsim"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/node"
@@ -33,18 +32,7 @@ func (h host) Claims(context.Context) (protocol.Claims, error) {
 }
 
 // Hardware is the inventory from inside.
-func (h host) Hardware(context.Context) (node.Hardware, error) {
-	s := h.b.m.spec
-	manufacturer, product := bmcsim.Maker(s.Personality)
-	out := node.Hardware{
-		Manufacturer: manufacturer, Product: product, Serial: s.Serial, UUID: s.UUID, Cores: s.Cores,
-		MemoryBytes: s.MemoryBytes, NICs: h.b.m.nics(),
-	}
-	for _, d := range s.Disks {
-		out.Disks = append(out.Disks, d.Info.Disk)
-	}
-	return out, nil
-}
+func (h host) Hardware(context.Context) (node.Hardware, error) { return h.b.m.hardware(), nil }
 
 // Disks are the machine's, for as long as it has power.
 func (h host) Disks(context.Context) ([]disk.Device, error) {

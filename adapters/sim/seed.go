@@ -71,7 +71,13 @@ func (c *Config) fill(i int) MachineSpec {
 			h := draw(c.Seed, m.Name, "mac")
 			// 02 in the first octet would mark it as made up; 00:16:3e is a prefix for virtual machines.
 			mac := fmt.Sprintf("00:16:3e:%02x:%02x:%02x", h[0], h[1], h[2]&0xfe|byte(n))
-			m.NICs = append(m.NICs, node.NIC{Name: fmt.Sprintf("eth%d", n), MAC: mac})
+			m.NICs = append(m.NICs, node.NIC{
+				Name: fmt.Sprintf("eth%d", n), MAC: mac, Driver: "mlx5_core", Link: node.LinkUp, SpeedMbps: 25_000,
+				LLDP: &node.LLDPNeighbor{
+					ChassisID: fmt.Sprintf("00:16:3e:ff:00:%02x", n), SystemName: fmt.Sprintf("leaf-%d", n+1),
+					PortID: fmt.Sprintf("Ethernet%d", i+1), PortDescription: m.Name,
+				},
+			})
 		}
 	}
 	if m.UUID == "" {

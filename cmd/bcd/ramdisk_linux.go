@@ -24,6 +24,7 @@ does to the machine, and that may be to wipe its disks, is what the control plan
 
 On the kernel's command line, beside what the site agent's boot script says:
   metal.reboot-after=30m  how long the gateway may be out of reach before the machine starts anew
+  metal.lldp-wait=32s     how long a link may have been up before the inventory is taken without its LLDP neighbour
   metal.log=info          what to log to the console: debug, info, warn or error
 ` + exitStatus,
 		Example: "  bcd image build-ramdisk --kernel-package linux-image-6.1.0-57-amd64_6.1.192-3_amd64.deb --out /srv/boot",

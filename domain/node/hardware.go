@@ -19,26 +19,71 @@ type Inventories struct {
 	InBand    *Hardware `json:"inBand,omitempty"`
 }
 
-// Hardware is one inventory of a machine.
+// Hardware is one inventory of a machine. What its source does not tell is absent: that is neither zero nor no.
 type Hardware struct {
-	Manufacturer string   `json:"manufacturer,omitempty"`
-	Product      string   `json:"product,omitempty"`
-	Serial       string   `json:"serial,omitempty"`
-	UUID         string   `json:"uuid,omitempty"` // SMBIOS system UUID
-	Cores        int      `json:"cores,omitempty"`
-	MemoryBytes  int64    `json:"memoryBytes,omitempty"`
-	Disks        []Disk   `json:"disks,omitempty"`
-	NICs         []NIC    `json:"nics,omitempty"`
-	Devices      []Device `json:"devices,omitempty"`
+	Manufacturer string     `json:"manufacturer,omitempty"`
+	Product      string     `json:"product,omitempty"`
+	Serial       string     `json:"serial,omitempty"`
+	UUID         string     `json:"uuid,omitempty"` // SMBIOS system UUID
+	Cores        int        `json:"cores,omitempty"`
+	CPU          *CPU       `json:"cpu,omitempty"`
+	MemoryBytes  int64      `json:"memoryBytes,omitempty"`
+	NUMA         []NUMANode `json:"numa,omitempty"`
+	Firmware     *Firmware  `json:"firmware,omitempty"`
+	TPM          *TPM       `json:"tpm,omitempty"` // absent: none that the source sees
+	Disks        []Disk     `json:"disks,omitempty"`
+	NICs         []NIC      `json:"nics,omitempty"`
+	Devices      []Device   `json:"devices,omitempty"`
+}
+
+// CPU is what the processors are; all of a machine are the same.
+type CPU struct {
+	Model        string `json:"model,omitempty"`
+	Architecture string `json:"architecture,omitempty"` // as the kernel has it: x86_64, aarch64
+	Sockets      int    `json:"sockets,omitempty"`
+	Threads      int    `json:"threads,omitempty"` // of all cores
+}
+
+// NUMANode is a part of the machine whose processors are near its memory.
+type NUMANode struct {
+	Node        int   `json:"node"`
+	Cores       int   `json:"cores,omitempty"`
+	Threads     int   `json:"threads,omitempty"`
+	MemoryBytes int64 `json:"memoryBytes,omitempty"`
+}
+
+// BootMode is how the firmware started the system that took the inventory.
+type BootMode string
+
+// The boot modes.
+const (
+	BootUEFI BootMode = "uefi"
+	BootBIOS BootMode = "bios"
+)
+
+// Firmware is what starts the machine.
+type Firmware struct {
+	Vendor     string   `json:"vendor,omitempty"`
+	Version    string   `json:"version,omitempty"`
+	Date       string   `json:"date,omitempty"` // as the firmware writes it
+	BootMode   BootMode `json:"bootMode,omitempty"`
+	SecureBoot *bool    `json:"secureBoot,omitempty"` // whether it was enforced at this boot; absent: not known, or BIOS
+}
+
+// TPM is a Trusted Platform Module.
+type TPM struct {
+	Version string `json:"version,omitempty"` // of its specification: 2.0, 1.2
 }
 
 // Disk is one local disk.
 type Disk struct {
-	Path   string `json:"path,omitempty"` // as the kernel names it; may change at the next boot
-	WWN    string `json:"wwn,omitempty"`
-	Model  string `json:"model,omitempty"`
-	Serial string `json:"serial,omitempty"`
-	Bytes  int64  `json:"bytes,omitempty"`
+	Path       string `json:"path,omitempty"` // as the kernel names it; may change at the next boot
+	WWN        string `json:"wwn,omitempty"`
+	Model      string `json:"model,omitempty"`
+	Serial     string `json:"serial,omitempty"`
+	Bytes      int64  `json:"bytes,omitempty"`
+	Transport  string `json:"transport,omitempty"` // nvme, sata, sas, scsi, virtio, mmc
+	Rotational *bool  `json:"rotational,omitempty"`
 }
 
 // Key tells disks apart across boots: the WWN, else model and serial. A disk with neither is known by its path only.
@@ -53,17 +98,39 @@ func (d Disk) Key() string {
 	}
 }
 
+// LinkState is whether a network port is connected.
+type LinkState string
+
+// The states of a link.
+const (
+	LinkUp   LinkState = "up"
+	LinkDown LinkState = "down"
+)
+
 // NIC is one network port.
 type NIC struct {
-	MAC  string `json:"mac"`
-	Name string `json:"name,omitempty"`
+	MAC       string        `json:"mac"`
+	Name      string        `json:"name,omitempty"`
+	Driver    string        `json:"driver,omitempty"`
+	Link      LinkState     `json:"link,omitempty"`
+	SpeedMbps int           `json:"speedMbps,omitempty"`
+	LLDP      *LLDPNeighbor `json:"lldp,omitempty"` // absent: none was heard
 }
 
-// Device is another PCI device worth knowing, such as a GPU.
+// LLDPNeighbor is the port of a switch that a network port is plugged into, as the switch tells it.
+type LLDPNeighbor struct {
+	ChassisID       string `json:"chassisId"`
+	PortID          string `json:"portId"`
+	PortDescription string `json:"portDescription,omitempty"`
+	SystemName      string `json:"systemName,omitempty"`
+}
+
+// Device is a PCI device worth knowing that is no bridge and no part of the board, such as a GPU.
 type Device struct {
 	Class   string `json:"class"`
 	Vendor  string `json:"vendor,omitempty"`
 	Product string `json:"product,omitempty"`
+	Address string `json:"address,omitempty"` // on the PCI bus
 }
 
 // WipeMethod is how disks are made empty.

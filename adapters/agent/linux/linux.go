@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -35,10 +36,10 @@ func Open(root fs.FS) (*Machine, error) {
 // BootID is the kernel's.
 func (m *Machine) BootID() string { return m.boot }
 
-// Claims are the MACs of the real ports, and what the firmware says of itself. The serial number and UUID are readable by
-// root only.
+// Claims are the MACs of the real ports, what the firmware says of itself, and GPUs where their driver names them. The serial
+// number and UUID are readable by root only.
 func (m *Machine) Claims(context.Context) (protocol.Claims, error) {
-	claims := protocol.Claims{ProductUUID: m.dmi("product_uuid"), Serial: m.dmi("product_serial")}
+	claims := protocol.Claims{ProductUUID: m.dmi("product_uuid"), Serial: m.dmi("product_serial"), GPUUUIDs: m.gpuUUIDs()}
 	for _, nic := range m.nics() {
 		claims.MACs = append(claims.MACs, nic.MAC)
 	}
@@ -47,14 +48,15 @@ func (m *Machine) Claims(context.Context) (protocol.Claims, error) {
 
 // Hardware is the inventory.
 func (m *Machine) Hardware(context.Context) (node.Hardware, error) {
-	cores, memory := m.processors(), m.memory()
-	if cores == 0 || memory == 0 {
+	threads, memory := m.threads(), kib(m.text("proc/meminfo"), "MemTotal:")
+	if threads == 0 || memory == 0 {
 		return node.Hardware{}, errors.New("/proc/cpuinfo and /proc/meminfo can't be read")
 	}
+	chips := m.topology()
 	h := node.Hardware{
 		Manufacturer: m.dmi("sys_vendor"), Product: m.dmi("product_name"), Serial: m.dmi("product_serial"),
-		UUID: strings.ToLower(m.dmi("product_uuid")), Cores: cores, MemoryBytes: memory, NICs: m.nics(),
-		Devices: m.devices(),
+		UUID: strings.ToLower(m.dmi("product_uuid")), Cores: cmp.Or(chips.cores(), threads), CPU: m.cpu(threads, chips),
+		MemoryBytes: memory, NUMA: m.numa(chips), Firmware: m.firmware(), TPM: m.tpm(), NICs: m.nics(), Devices: m.devices(),
 	}
 	disks, err := blockdev.Scan(m.root)
 	if err != nil {
@@ -62,7 +64,7 @@ func (m *Machine) Hardware(context.Context) (node.Hardware, error) {
 	}
 	for _, i := range disks {
 		if i.Reported() == "" {
-			h.Disks = append(h.Disks, i.Disk)
+			h.Disks = append(h.Disks, i.Told())
 		}
 	}
 	return h, nil

@@ -70,64 +70,38 @@ func (m *Machine) nics() (out []node.NIC) {
 			mac = m.text(at + "/address")
 		}
 		if mac = strings.ToLower(mac); mac != "" && mac != "00:00:00:00:00:00" {
-			out = append(out, node.NIC{MAC: mac, Name: name})
+			out = append(out, node.NIC{MAC: mac, Name: name, Driver: m.driver(at), Link: m.link(at), SpeedMbps: m.speed(at)})
 		}
 	}
 	return out
 }
 
-func (m *Machine) processors() (n int) {
-	for line := range strings.Lines(m.text("proc/cpuinfo")) {
-		if strings.HasPrefix(line, "processor") {
-			n++
-		}
+// driver is the name of the driver behind a port.
+func (m *Machine) driver(at string) string {
+	target, err := fs.ReadLink(m.root, at+"/device/driver")
+	if err != nil {
+		return ""
 	}
-	return n
+	return path.Base(target)
 }
 
-func (m *Machine) memory() int64 {
-	for line := range strings.Lines(m.text("proc/meminfo")) {
-		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			if err != nil {
-				return 0
-			}
-			return kib << 10
-		}
+// link is whether a port has a carrier. The kernel does not tell of one that is switched off.
+func (m *Machine) link(at string) node.LinkState {
+	switch m.text(at + "/carrier") {
+	case "1":
+		return node.LinkUp
+	case "0":
+		return node.LinkDown
+	}
+	return ""
+}
+
+// speed is what a port's link was set up with. Without a link, and where there is no such thing, the kernel says -1, or the
+// same without a sign.
+func (m *Machine) speed(at string) int {
+	const most = 100_000_000
+	if n := m.number(at + "/speed"); n > 0 && n < most {
+		return int(n)
 	}
 	return 0
-}
-
-// The classes of PCI devices that are told of.
-const (
-	pciDisplay     = 0x0300 // with a screen: also what a BMC draws on
-	pci3D          = 0x0302
-	pciOtherScreen = 0x0380
-	pciAccelerator = 0x12
-)
-
-// gpuVendors are whose display controllers are more than a screen: NVIDIA and AMD.
-var gpuVendors = map[string]bool{"10de": true, "1002": true}
-
-// devices are the PCI devices worth knowing, by the numbers of their vendors and products.
-func (m *Machine) devices() (out []node.Device) {
-	for _, name := range m.names("sys/bus/pci/devices") {
-		at := path.Join("sys/bus/pci/devices", name)
-		class, err := strconv.ParseUint(strings.TrimPrefix(m.text(at+"/class"), "0x"), 16, 32)
-		if err != nil {
-			continue
-		}
-		vendor, product := strings.TrimPrefix(m.text(at+"/vendor"), "0x"), strings.TrimPrefix(m.text(at+"/device"), "0x")
-		var kind string
-		switch class >>= 8; {
-		case class == pci3D, (class == pciDisplay || class == pciOtherScreen) && gpuVendors[vendor]:
-			kind = "gpu"
-		case class>>8 == pciAccelerator:
-			kind = "accelerator"
-		default:
-			continue
-		}
-		out = append(out, node.Device{Class: kind, Vendor: vendor, Product: product})
-	}
-	return out
 }

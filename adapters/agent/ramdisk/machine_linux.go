@@ -18,25 +18,32 @@ import (
 // machine is the machine under the ramdisk: it is this process's own.
 type machine struct {
 	*linux.Machine
-	root    fs.FS
-	modules *modules
-	log     *slog.Logger
+	root      fs.FS
+	modules   *modules
+	neighbors *neighbors
+	log       *slog.Logger
 
 	mu      sync.Mutex
 	settled bool
 	kept    []*blockdev.Device
 }
 
-func newMachine(seen *linux.Machine, root fs.FS, modules *modules, log *slog.Logger) *machine {
-	return &machine{Machine: seen, root: root, modules: modules, log: log}
+func newMachine(seen *linux.Machine, root fs.FS, modules *modules, neighbors *neighbors, log *slog.Logger) *machine {
+	return &machine{Machine: seen, root: root, modules: modules, neighbors: neighbors, log: log}
 }
 
-// Hardware is the inventory, once all devices are there.
+// Hardware is the inventory, once all devices are there and the ports have listened long enough to know their neighbours.
 func (m *machine) Hardware(ctx context.Context) (node.Hardware, error) {
 	if _, err := m.devices(ctx); err != nil {
 		return node.Hardware{}, err
 	}
-	return m.Machine.Hardware(ctx)
+	m.neighbors.await(ctx)
+	hardware, err := m.Machine.Hardware(ctx)
+	if err != nil {
+		return hardware, err
+	}
+	m.neighbors.add(hardware.NICs)
+	return hardware, ctx.Err()
 }
 
 // Disks lists every disk.

@@ -36,7 +36,11 @@ func deleteAddress(index int, address netip.Prefix) error {
 }
 
 func addressMessage(kind, flags uint16, index int, address netip.Prefix) error {
-	body := []byte{unix.AF_INET, byte(address.Bits()), 0, unix.RT_SCOPE_UNIVERSE}
+	family := byte(unix.AF_INET)
+	if address.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	body := []byte{family, byte(address.Bits()), 0, unix.RT_SCOPE_UNIVERSE}
 	body = binary.NativeEndian.AppendUint32(body, uint32(index))
 	body = attribute(body, unix.IFA_LOCAL, address.Addr().AsSlice())
 	body = attribute(body, unix.IFA_ADDRESS, address.Addr().AsSlice())

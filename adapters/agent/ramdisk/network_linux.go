@@ -18,18 +18,20 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 )
 
-// network brings every port up and gets it an address. Which of them leads to the control plane is not known; the others do
-// no harm. IPv6 is the kernel's: it listens to routers.
+// network brings every port up, gets it addresses and hears what it is plugged into. Which of them leads to the control plane
+// is not known; the others do no harm.
 type network struct {
-	root fs.FS
-	log  *slog.Logger
+	root      fs.FS
+	log       *slog.Logger
+	neighbors *neighbors
+	resolvers string // the file that says where names are looked up
 
 	mu     sync.Mutex
-	leases map[string]lease
+	leases map[string]lease // by who told them: a port, or its routers
 }
 
-func newNetwork(root fs.FS, log *slog.Logger) *network {
-	return &network{root: root, log: log, leases: map[string]lease{}}
+func newNetwork(root fs.FS, neighbors *neighbors, log *slog.Logger) *network {
+	return &network{root: root, log: log, neighbors: neighbors, resolvers: "/etc/resolv.conf", leases: map[string]lease{}}
 }
 
 // lookAgain is how often new ports are looked for: a driver may take a while, and cards may be slow.
@@ -43,7 +45,7 @@ func (n *network) run(ctx context.Context) {
 	defer ports.Wait()
 	seen := map[string]bool{}
 	for {
-		for _, name := range ports4(n.root) {
+		for _, name := range etherPorts(n.root) {
 			if seen[name] {
 				continue
 			}
@@ -53,6 +55,12 @@ func (n *network) run(ctx context.Context) {
 			}
 			seen[name] = true
 			ports.Go(func() { n.serve(ctx, name) })
+			ports.Go(func() { n.serve6(ctx, name) })
+			ports.Go(func() {
+				if err := n.neighbors.listen(ctx, n.root, name); err != nil {
+					n.log.Warn("the neighbour is not heard", "port", name, "error", err)
+				}
+			})
 		}
 		if !pause(ctx, lookAgain) {
 			return
@@ -60,8 +68,8 @@ func (n *network) run(ctx context.Context) {
 	}
 }
 
-// ports4 are the Ethernet ports that are hardware.
-func ports4(root fs.FS) (out []string) {
+// etherPorts are the Ethernet ports that are hardware.
+func etherPorts(root fs.FS) (out []string) {
 	entries, err := fs.ReadDir(root, "sys/class/net")
 	if err != nil {
 		return nil
@@ -77,13 +85,14 @@ func ports4(root fs.FS) (out []string) {
 func (n *network) serve(ctx context.Context, name string) {
 	p := &port{
 		name: name, ask: &dhcp{name: name}, log: n.log, again: time.Second,
-		apply: func(l lease) error { return n.apply(name, l) },
-		drop:  func(l lease) { n.drop(name, l) },
+		apply: func(l lease) error { return n.apply(name, name, l) },
+		drop:  func(l lease) { n.drop(name, name, l) },
 	}
 	p.run(ctx)
 }
 
-func (n *network) apply(name string, l lease) error {
+// apply gives a port its address, and keeps the rest under who told it.
+func (n *network) apply(name, source string, l lease) error {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
 		return err
@@ -96,28 +105,36 @@ func (n *network) apply(name string, l lease) error {
 			return err
 		}
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.leases[name] = l
-	return n.writeResolvers()
+	n.note(source, l)
+	return nil
 }
 
-func (n *network) drop(name string, l lease) {
+func (n *network) drop(name, source string, l lease) {
 	if link, err := net.InterfaceByName(name); err == nil {
 		if err := deleteAddress(link.Index, l.address); err != nil { // its routes go with it
 			n.log.Warn("an address stays", "port", name, "error", err)
 		}
 	}
+	n.forget(source)
+}
+
+// note keeps what somebody told of where names are looked up, in place of what was told before.
+func (n *network) note(source string, l lease) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.leases, name)
-	if err := n.writeResolvers(); err != nil {
-		n.log.Warn("names can't be looked up", "error", err)
-	}
+	n.leases[source] = l
+	n.writeResolvers()
+}
+
+func (n *network) forget(source string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.leases, source)
+	n.writeResolvers()
 }
 
 // writeResolvers tells the resolver of this process where to ask.
-func (n *network) writeResolvers() error {
+func (n *network) writeResolvers() {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(n.leases)) {
 		for _, server := range n.leases[name].servers {
@@ -127,7 +144,9 @@ func (n *network) writeResolvers() error {
 			text.WriteString("search " + strings.Join(search, " ") + "\n")
 		}
 	}
-	return os.WriteFile("/etc/resolv.conf", []byte(text.String()), 0o644) //nolint:gosec // as everywhere
+	if err := os.WriteFile(n.resolvers, []byte(text.String()), 0o644); err != nil { //nolint:gosec // as everywhere
+		n.log.Warn("names can't be looked up", "error", err)
+	}
 }
 
 // dhcp asks over one port.
@@ -182,9 +201,7 @@ func leaseOf(ack *dhcpv4.DHCPv4) (lease, error) {
 			out.servers = append(out.servers, a)
 		}
 	}
-	if name := ack.DomainName(); name != "" {
-		out.search = []string{name}
-	}
+	out.search = slices.DeleteFunc(strings.Fields(ack.DomainName()), func(name string) bool { return !isDomain(name) })
 	// A server that gives routes by name means them instead of its router.
 	for _, r := range ack.ClasslessStaticRoute() {
 		to, ok := netip.AddrFromSlice(r.Dest.IP.To4())

@@ -45,6 +45,7 @@ func (l *Life) Run(ctx context.Context) error {
 	defer watching.Wait()
 	defer cancel(nil)
 
+	watching.Go(func() { l.learnTime(ctx) })
 	token, err := l.token(ctx)
 	if err != nil {
 		return because(ctx, err)
@@ -52,7 +53,7 @@ func (l *Life) Run(ctx context.Context) error {
 	err = agent.Run(ctx, agent.Options{
 		Gateway: l.Settings.Gateway, CA: l.Settings.CA, Token: token, Role: agentcommand.RoleRamdisk, State: agent.MemoryState(),
 		Machine: l.Machine, Version: l.Version, Room: 1, Logger: l.Logger, Backoff: l.Backoff,
-		Kinds: watch.during(agent.MachineHandlers(agent.MachineDeps{Machine: l.Machine})),
+		Kinds: watch.during(agent.MachineHandlers(agent.MachineDeps{Machine: l.Machine, Logger: l.Logger})),
 		Heard: func(server time.Time) {
 			watch.heard()
 			l.correct(server)
@@ -67,19 +68,6 @@ func because(ctx context.Context, err error) error {
 		return cause
 	}
 	return err
-}
-
-// clockMayBeOff is what a clock may differ from the gateway's: an answer takes a while.
-const clockMayBeOff = 2 * time.Second
-
-func (l *Life) correct(server time.Time) {
-	if server.IsZero() || l.SetClock == nil {
-		return
-	}
-	if off := time.Until(server); off > clockMayBeOff || off < -clockMayBeOff {
-		l.Logger.Info("the clock is set to the gateway's", "off", off.Round(time.Second).String())
-		l.SetClock(server)
-	}
 }
 
 // token fetches the join token that the boot's reference stands for, asking again while the site's agent is away.

@@ -27,14 +27,14 @@ const ca = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
 func TestParseSettings(t *testing.T) {
 	const boot = "console=ttyS0 metal.gateway=https://g:8444 metal.ca=" + ca + " metal.site=http://s:8081 metal.ref=r"
-	got, err := ParseSettings(boot + " metal.reboot-after=90s metal.log=debug")
-	if err != nil || got.RebootAfter != 90*time.Second || got.Level != slog.LevelDebug || got.Gateway != "https://g:8444" || got.Ref != "r" {
+	got, err := ParseSettings(boot + " metal.reboot-after=90s metal.log=debug metal.lldp-wait=0s")
+	if err != nil || got.LLDPWait != 0 || got.RebootAfter != 90*time.Second || got.Level != slog.LevelDebug || got.Gateway != "https://g:8444" || got.Ref != "r" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if got, err := ParseSettings(boot); err != nil || got.RebootAfter != 30*time.Minute || got.Level != slog.LevelInfo {
+	if got, err := ParseSettings(boot); err != nil || got.RebootAfter != 30*time.Minute || got.LLDPWait <= 30*time.Second || got.Level != slog.LevelInfo {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	got, err = ParseSettings("quiet metal.gateway=http://g metal.reboot-after=soon metal.log=loud")
+	got, err = ParseSettings("quiet metal.gateway=http://g metal.reboot-after=soon metal.log=loud metal.lldp-wait=-1s")
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code != fault.InvalidConfig || got.RebootAfter != 30*time.Minute {
 		t.Fatalf("got %+v, %v", got, err)
@@ -43,7 +43,8 @@ func TestParseSettings(t *testing.T) {
 	for _, i := range f.Issues {
 		paths = append(paths, i.Path)
 	}
-	if diff := cmp.Diff([]string{"metal.reboot-after", "metal.log", "metal.gateway", "metal.ca", "metal.site", "metal.ref"}, paths); diff != "" {
+	wrong := []string{"metal.reboot-after", "metal.log", "metal.lldp-wait", "metal.gateway", "metal.ca", "metal.site", "metal.ref"}
+	if diff := cmp.Diff(wrong, paths); diff != "" {
 		t.Error(diff)
 	}
 }

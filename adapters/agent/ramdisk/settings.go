@@ -16,16 +16,20 @@ type Settings struct {
 	netboot.Boot
 	RebootAfter time.Duration // metal.reboot-after: how long the gateway may be out of reach
 	Level       slog.Level    // metal.log
+	LLDPWait    time.Duration // metal.lldp-wait: how long a link may have been up before its neighbour counts as silent
 }
 
 // unreachableFor is how long the gateway may be out of reach unless the command line says otherwise.
 const unreachableFor = 30 * time.Minute
 
+// lldpWait is a little more than the half minute after which neighbours say again who they are.
+const lldpWait = 32 * time.Second
+
 var isFingerprint = regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString
 
 // ParseSettings reads a kernel's command line. With an error come the settings that are right all the same.
 func ParseSettings(line string) (Settings, error) {
-	s := Settings{Boot: netboot.ParseArguments(line), RebootAfter: unreachableFor}
+	s := Settings{Boot: netboot.ParseArguments(line), RebootAfter: unreachableFor, LLDPWait: lldpWait}
 	var issues []fault.Issue
 	wrong := func(path, message string) { issues = append(issues, fault.Issue{Path: path, Message: message}) }
 	for _, word := range s.Args {
@@ -36,6 +40,12 @@ func ParseSettings(line string) (Settings, error) {
 				s.RebootAfter = d
 			} else {
 				wrong(name, "a time such as 30m is needed")
+			}
+		case "metal.lldp-wait":
+			if d, err := time.ParseDuration(value); err == nil && d >= 0 {
+				s.LLDPWait = d
+			} else {
+				wrong(name, "a time such as 32s is needed, or 0s")
 			}
 		case "metal.log":
 			if s.Level.UnmarshalText([]byte(value)) != nil {
@@ -49,8 +59,11 @@ func ParseSettings(line string) (Settings, error) {
 	if s.CA = strings.ToLower(s.CA); !isFingerprint(s.CA) {
 		wrong("metal.ca", "64 hexadecimal digits are needed")
 	}
-	if u, err := url.Parse(s.Site); err != nil || u.Host == "" {
-		wrong("metal.site", "the URL of the site's boot server is needed")
+	for _, site := range netboot.Sites(s.Site) {
+		if u, err := url.Parse(site); err != nil || u.Host == "" {
+			wrong("metal.site", "the URLs of the site's boot servers are needed, with commas between them")
+			break
+		}
 	}
 	if s.Ref == "" {
 		wrong("metal.ref", "the reference of the join token is needed")

@@ -18,12 +18,21 @@ import (
 	"github.com/better-compute/metal/domain/fault"
 )
 
-// Start is the life of the first process. It does not return: the machine starts anew at its end.
+// errPowerButton ends the ramdisk in order.
+var errPowerButton = errors.New("the power button was pressed")
+
+// Start is the life of the first process. It does not return: the machine starts anew at its end, or is switched off where
+// that was asked for by its power button.
 func Start(version, moduleList string) {
 	host := &host{moduleList: moduleList}
 	err := host.run(version)
 	if host.log == nil {
 		host.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	for errors.Is(err, errPowerButton) {
+		host.log.Info("the machine is switched off")
+		host.log.Error("switch off", "error", powerOff())
+		time.Sleep(lastWords)
 	}
 	host.log.Error("the machine starts anew", "in", lastWords.String(), "reason", err)
 	for _, i := range issuesOf(err) {
@@ -64,24 +73,33 @@ func (h *host) run(version string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer stop()
 	background.Go(func() { reap(ctx) })
+	background.Go(func() { watchButtons(ctx, root, h.log, func() { end(errPowerButton) }) })
 	drivers := h.openModules(root)
 	h.plug(ctx, drivers, root, &background)
+	h.mountVariables(drivers)
 	if wrong != nil {
 		return wrong
 	}
-	background.Go(func() { newNetwork(root, h.log).run(ctx) })
+	heard := newNeighbors(settings.LLDPWait)
+	background.Go(func() { newNetwork(root, heard, h.log).run(ctx) })
 
 	seen, err := linux.Open(root)
 	if err != nil {
 		return err
 	}
-	life := Life{Settings: settings, Machine: newMachine(seen, root, drivers, h.log), Version: version, SetClock: h.setClock, Logger: h.log}
+	machine := newMachine(seen, root, drivers, heard, h.log)
+	life := Life{Settings: settings, Machine: machine, Version: version, SetClock: h.setClock, Logger: h.log}
 	err = life.Run(ctx)
-	if err == nil {
+	switch {
+	case errors.Is(context.Cause(ctx), errPowerButton):
+		err = errPowerButton
+	case err == nil:
 		err = errors.New("it was told to stop")
 	}
 	return err
@@ -110,6 +128,20 @@ func mountAll() error {
 		}
 	}
 	return nil
+}
+
+// mountVariables shows the variables of UEFI firmware, to be read only: the inventory says whether it starts signed programs
+// alone.
+func (h *host) mountVariables(drivers *modules) {
+	const at = "/sys/firmware/efi/efivars"
+	if _, err := os.Stat(at); err != nil {
+		return // another firmware, or a kernel that does not speak to it
+	}
+	drivers.load("efivarfs")
+	err := unix.Mount("efivarfs", at, "efivarfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "")
+	if err != nil && !errors.Is(err, unix.EBUSY) {
+		h.log.Warn("the firmware's variables can't be read", "error", err)
+	}
 }
 
 // openModules reads the list of modules. A driver without its hardware refuses; that is no fault.
@@ -188,10 +220,30 @@ func reap(ctx context.Context) {
 	}
 }
 
+// setClock sets the time, also in the machine's own clock: what starts next goes by that.
 func (h *host) setClock(t time.Time) {
 	if err := unix.Settimeofday(&unix.Timeval{Sec: t.Unix()}); err != nil {
 		h.log.Warn("the clock can't be set", "error", err)
 	}
+	if err := setHardwareClock(t.UTC()); err != nil {
+		h.log.Warn("the machine's own clock can't be set", "error", err)
+	}
+}
+
+func setHardwareClock(t time.Time) error {
+	clock, err := os.Open("/dev/rtc0")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it has none
+	}
+	if err != nil {
+		return err
+	}
+	defer clock.Close() //nolint:errcheck // nothing was written to it
+	const firstYear = 1900
+	return unix.IoctlSetRTCTime(int(clock.Fd()), &unix.RTCTime{
+		Sec: int32(t.Second()), Min: int32(t.Minute()), Hour: int32(t.Hour()),
+		Mday: int32(t.Day()), Mon: int32(t.Month()) - 1, Year: int32(t.Year() - firstYear),
+	})
 }
 
 // restart starts the machine anew.
