@@ -44,7 +44,8 @@ func (c *ramdiskConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.out, "out", "", "directory for the files; it is made where it is missing")
 	flags.StringVar(&c.agent, "agent", "", "the bcd of the ramdisk, linked statically (default: this program)")
 	flags.StringSliceVar(&c.names, "module", nil, "modules to take instead of the usual ones; what they need comes by itself")
-	flags.StringVar(&c.certificates, "ca-certificates", "", "PEM file of whom the ramdisk trusts where it fetches images over HTTPS")
+	flags.StringVar(&c.certificates, "ca-certificates", "", "PEM file of whom the ramdisk trusts where it fetches images over HTTPS, "+
+		"or 'none' (default: whom this system trusts)")
 	flags.StringVar(&c.firmware.Stub, "stub", "", "systemd's stub, such as /usr/lib/systemd/boot/efi/linuxx64.efi.stub: makes ramdisk.efi too")
 	flags.StringVar(&c.firmware.Arguments, "arguments", "", "the kernel's arguments in ramdisk.efi")
 	flags.BoolVar(&c.compress, "compress", false, "compress the initramfs with zstd; the kernel has to know it (5.9 and later)")
@@ -86,11 +87,7 @@ func (c *ramdiskConfig) ramdisk(w *issues) bootimage.Ramdisk {
 	if r.Agent, err = os.ReadFile(name); err != nil {
 		w.option("agent", "%v", err)
 	}
-	if c.certificates != "" {
-		if r.Certificates, err = os.ReadFile(c.certificates); err != nil {
-			w.option("ca-certificates", "%v", err)
-		}
-	}
+	r.Certificates = c.trusted(w)
 	return r
 }
 
@@ -100,9 +97,10 @@ func buildRamdiskCommand() *cobra.Command {
 		Use:   "build-ramdisk",
 		Short: "Make kernel and initramfs of the ramdisk from a distribution's kernel package",
 		Long: `build-ramdisk writes vmlinuz and initramfs into --out: the kernel of a distribution's package, and an archive with this program
-as the first process and the modules that servers need; each is loaded where its device is. The same inputs give the same
-bytes. Serve the two from the site agent's --boot-files. With --stub there is also ramdisk.efi, one image with all of it that
-UEFI firmware starts by itself.
+as the first process and the modules that servers need; each is loaded where its device is. The ramdisk trusts whom this system
+trusts, unless --ca-certificates says otherwise. The same inputs, those certificates too, give the same bytes. Serve the two
+from the site agent's --boot-files. With --stub there is also ramdisk.efi, one image with all of it that UEFI firmware starts by
+itself.
 
 A metapackage such as linux-image-amd64 only names the package with the kernel; that one is needed.
 ` + exitStatus,
@@ -121,7 +119,7 @@ A metapackage such as linux-image-amd64 only names the package with the kernel; 
 			if err != nil {
 				return known(err)
 			}
-			tellBuilt(cmd.OutOrStdout(), files, built)
+			tellBuilt(cmd.OutOrStdout(), files, built, c.certificates)
 			return nil
 		},
 	}
@@ -137,10 +135,15 @@ func known(err error) error {
 	return fault.Wrap(err, fault.Unavailable, "%v", err)
 }
 
-func tellBuilt(w io.Writer, files []bootimage.File, built bootimage.Built) {
+func tellBuilt(w io.Writer, files []bootimage.File, built bootimage.Built, certificates string) {
 	fmt.Fprintf(w, "kernel %s, %d modules: %s\n", built.Release, len(built.Modules), strings.Join(built.Modules, " "))
 	if len(built.Missing) > 0 {
 		fmt.Fprintf(w, "this kernel has no: %s\n", strings.Join(built.Missing, " "))
+	}
+	if certificates == noCertificates {
+		fmt.Fprintln(w, "it trusts nobody: images come over HTTP, or not at all")
+	} else {
+		fmt.Fprintf(w, "images over HTTPS: from whom %s trusts\n", certificates)
 	}
 	for _, f := range files {
 		fmt.Fprintf(w, "%s  %9d  %s\n", f.SHA256, f.Bytes, f.Path)

@@ -11,7 +11,8 @@ import (
 )
 
 var nodeKind = kind[contract.Node]{
-	id: func(n contract.Node) string { return n.ID },
+	id:   func(n contract.Node) string { return n.ID },
+	more: hardware,
 	columns: []column[contract.Node]{
 		{name: "NODE", of: func(n contract.Node) string { return n.ID }},
 		{name: "NAME", of: func(n contract.Node) string { return n.Name }},

@@ -11,7 +11,8 @@ import (
 	"github.com/better-compute/metal/domain/node"
 )
 
-const getNodeLong = `Shows one machine: where it stands, what marks it, how its BMC is reached, what failed last.
+const getNodeLong = `Shows one machine: where it stands, what marks it, how its BMC is reached, what failed last, and what its newest inventory says:
+processors, memory, firmware, disks, network ports with the switch's port that each is plugged into, other devices.
 
 With --at it is shown as it was, folded from the log: at a time (2026-01-31T12:00:00Z) or at a log position. Nothing is
 changed. With --watch it is shown again whenever something happens to it.`

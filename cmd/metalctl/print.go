@@ -27,6 +27,7 @@ type column[T any] struct {
 type kind[T any] struct {
 	id      func(T) string // what -o name prints
 	columns []column[T]
+	more    func(T) []line // what a card says beside the columns; nil: nothing
 }
 
 // list prints several things.
@@ -94,6 +95,13 @@ func (k kind[T]) card(a *app, item T) error {
 			continue
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\n", c.name, a.shaded(c.shade != nil, value, value, c.shade)) // Flush tells
+	}
+	if k.more != nil {
+		for _, l := range k.more(item) {
+			if l.value != "" {
+				_, _ = fmt.Fprintf(w, "%s\t%s\n", l.name, cell(l.value)) // Flush tells
+			}
+		}
 	}
 	return w.Flush()
 }

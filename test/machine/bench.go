@@ -35,6 +35,7 @@ type Machine struct {
 	*qemu.Machine
 	Name    string
 	Node    string // once it is enrolled
+	Port    string // of the bridge that it is plugged into; empty: its network is QEMU's
 	BMC     *bmcsim.Service
 	address string
 	spec    qemu.Spec
@@ -49,6 +50,7 @@ func Start(t testing.TB) *Bench {
 		Host: netns.Address, Image: OSImage(t), Patience: patience, RamdiskWithin: 4 * time.Minute, Story: b.story,
 		PlaneFlags: []string{
 			"--ramdisk-kernel", "vmlinuz", "--ramdisk-initrd", "initramfs", "--ramdisk-arg", "console=ttyS0", "--ramdisk-arg", "panic=-1",
+			"--ramdisk-arg", "metal.lldp-wait=5s",
 		},
 		SiteFlags: []string{
 			"--boot-files", b.dir, "--dhcp", "server", "--dhcp-interface", netns.Bridge, "--dhcp-range", "10.77.0.100-10.77.0.200",
@@ -81,10 +83,12 @@ func (b *Bench) Add(change func(*qemu.Spec)) *Machine {
 	}
 	change(&m.spec)
 	if m.spec.Network == "tap" {
-		tap, err := netns.Tap(fmt.Sprintf("lab0p%d", n))
+		m.Port = fmt.Sprintf("lab0p%d", n)
+		tap, err := netns.Tap(m.Port)
 		b.must(err)
 		b.T.Cleanup(func() { _ = tap.Close() })
 		m.spec.Tap = tap
+		b.announce(m.Port)
 	}
 	var err error
 	m.Machine, err = qemu.New(b.assets, b.T.TempDir(), m.spec)
@@ -97,6 +101,17 @@ func (b *Bench) Add(change func(*qemu.Spec)) *Machine {
 	m.address = controller.URL
 	b.machines = append(b.machines, m)
 	return m
+}
+
+// announce has the switch say at a port what it is.
+func (b *Bench) announce(port string) {
+	said := make(chan error, 1)
+	go func() { said <- netns.Announce(b.T.Context(), port) }()
+	b.T.Cleanup(func() {
+		if err := <-said; err != nil { // the test's context has ended
+			b.T.Error(err)
+		}
+	})
 }
 
 // Enroll hands a machine over.

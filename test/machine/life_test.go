@@ -8,7 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/domain/node"
+	"github.com/better-compute/metal/test/machine/netns"
 	"github.com/better-compute/metal/test/machine/qemu"
 )
 
@@ -74,6 +78,14 @@ func TestALifeUnderUEFI(t *testing.T) {
 	b.Verify()
 }
 
+// A clock that is years ahead makes every certificate look expired: the machine takes the gateway's time, and joins.
+func TestAMachineWhoseClockIsWrong(t *testing.T) {
+	b := Start(t)
+	m := b.Add(func(s *qemu.Spec) { s.Arguments = append(s.Arguments, "-rtc", "base=2041-05-06T07:08:09") })
+	ready(t, b, m)
+	b.Verify()
+}
+
 // ready hands a machine with a used disk over.
 func ready(t *testing.T, b *Bench, m *Machine) {
 	t.Helper()
@@ -82,10 +94,45 @@ func ready(t *testing.T, b *Bench, m *Machine) {
 	n := b.WaitState(m.Node, "ready")
 	isOff(t, m)
 	isWiped(t, b, m)
-	if n.Hardware.InBand == nil || len(n.Hardware.InBand.Disks) != 1 || n.Hardware.InBand.Disks[0].Serial != m.Facts().Disks[0].Serial {
-		t.Errorf("the inventory from inside is %+v", n.Hardware.InBand)
-	}
+	isInventoried(t, m, n.Hardware.InBand)
 	proven(t, b, m)
+}
+
+// isInventoried holds the inventory from inside against what the machine is made of.
+func isInventoried(t *testing.T, m *Machine, h *node.Hardware) {
+	t.Helper()
+	if h == nil || len(h.Disks) != 1 || len(h.NICs) != 1 || len(h.NUMA) != 1 || h.CPU == nil || h.Firmware == nil {
+		t.Errorf("the inventory from inside is %+v", h)
+		return
+	}
+	mode, transport, rotational := node.BootBIOS, "virtio", h.Disks[0].Rotational
+	if m.spec.UEFI {
+		mode = node.BootUEFI
+	}
+	if m.spec.Disks[0].NVMe {
+		transport = "nvme"
+	}
+	if d := h.Disks[0]; d.Serial != m.Facts().Disks[0].Serial || d.Transport != transport || rotational == nil || *rotational != (transport == "virtio") {
+		t.Errorf("the disk is %+v", d)
+	}
+	if p := h.NICs[0]; p.MAC != m.spec.MAC || p.Driver != "virtio_net" || p.Link != node.LinkUp {
+		t.Errorf("the port is %+v", p)
+	}
+	var neighbor *node.LLDPNeighbor
+	if m.Port != "" {
+		neighbor = &node.LLDPNeighbor{ChassisID: netns.SwitchID, PortID: m.Port, SystemName: netns.Bridge}
+	}
+	if diff := cmp.Diff(neighbor, h.NICs[0].LLDP); diff != "" {
+		t.Error(diff)
+	}
+	if part := h.NUMA[0]; h.Cores != 1 || h.CPU.Threads != 1 || h.CPU.Sockets != 1 || h.CPU.Architecture != "x86_64" || h.CPU.Model == "" ||
+		part.Cores != 1 || part.MemoryBytes == 0 || part.MemoryBytes > h.MemoryBytes+h.MemoryBytes/10 {
+		t.Errorf("the processors are %d of %+v, %+v", h.Cores, h.CPU, h.NUMA)
+	}
+	if f := h.Firmware; f.Vendor == "" || f.Version == "" || f.BootMode != mode || (f.SecureBoot != nil) != m.spec.UEFI ||
+		f.SecureBoot != nil && *f.SecureBoot || h.TPM != nil {
+		t.Errorf("the firmware is %+v, the TPM %+v", f, h.TPM)
+	}
 }
 
 func deployed(t *testing.T, b *Bench, m *Machine) {
