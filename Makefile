@@ -4,6 +4,10 @@ SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# One way to compile for everything but the race detector: what vet made, the linters, the build and the tests find.
+export GOFLAGS     := $(GOFLAGS) -trimpath
+export CGO_ENABLED := 0
+
 GO      ?= go
 BIN     := bin
 TOOLS   := .tools
@@ -25,7 +29,7 @@ setup: ## check Go, and install PostgreSQL and a C compiler where they are missi
 
 .PHONY: build
 build: ## build the programs into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/ ./cmd/...
+	$(GO) build -o $(BIN)/ ./cmd/...
 
 .PHONY: run
 run: setup build ## run a control plane on this machine, with its own PostgreSQL
@@ -38,6 +42,18 @@ demo: setup build ## six simulated machines through their lives; stays up until 
 .PHONY: demo-once
 demo-once: setup build ## the same, and ends: with 0 only if every step came out right
 	test/demo.sh --once
+
+.PHONY: demo-machine
+demo-machine: setup build lab-assets $(BIN)/labmachine ## the life of one machine in QEMU, with its console; stays up until Ctrl-C
+	test/demo-machine.sh
+
+.PHONY: demo-machine-once
+demo-machine-once: setup build lab-assets $(BIN)/labmachine ## the same, and ends: with 0 only if every step came out right
+	test/demo-machine.sh --once
+
+.PHONY: $(BIN)/labmachine
+$(BIN)/labmachine:
+	$(GO) build -o $@ ./test/machine/labmachine
 
 .PHONY: test
 test: setup fmt-check vet lint test-race ## everything that must be green: set-up, format, vet, lint, tests with the race detector
@@ -54,7 +70,7 @@ WHOLE := /test/(bench|chaos|cli|e2e|lab|machine|netns)
 
 .PHONY: test-race
 test-race: build ## the tests, with the race detector where the code runs in the test's own process
-	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -Ev '$(WHOLE)')
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m $$($(GO) list ./... | grep -Ev '$(WHOLE)')
 	METAL_LAB_PROGRAMS="$(CURDIR)/$(BIN)" $(GO) test -timeout 15m $$($(GO) list ./... | grep -E '$(WHOLE)')
 
 .PHONY: lab-assets
@@ -112,6 +128,6 @@ $(LINT):
 		fi; \
 	done; \
 	echo "building golangci-lint $(LINT_VERSION) (once, some minutes)"; \
-	GOBIN="$(CURDIR)/$(TOOLS)" CGO_ENABLED=0 $(GO) install -ldflags="-s -w" \
+	GOBIN="$(CURDIR)/$(TOOLS)" $(GO) install -ldflags="-s -w" \
 		github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION); \
 	mv $(TOOLS)/golangci-lint $@

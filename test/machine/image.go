@@ -1,15 +1,11 @@
 package machine
 
 import (
-	"bytes"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/better-compute/metal/adapters/bootimage"
 	"github.com/better-compute/metal/test/machine/assets"
 	"github.com/better-compute/metal/test/machine/osimage"
 )
@@ -49,44 +45,13 @@ func OSImage(t testing.TB) []byte {
 	osImage.Lock()
 	defer osImage.Unlock()
 	if osImage.bytes == nil {
-		osImage.bytes = buildImage(t)
-	}
-	return osImage.bytes
-}
-
-func buildImage(t testing.TB) []byte {
-	t.Helper()
-	must := func(err error) {
-		t.Helper()
+		root, err := repository()
+		if err == nil {
+			osImage.bytes, err = osimage.OS(t.Context(), root, openAssets(t), imageMiB, "console=ttyS0 panic=-1")
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	a := openAssets(t)
-	program := filepath.Join(t.TempDir(), "osinit")
-	root, err := repository()
-	must(err)
-	c := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", program, "./test/machine/osinit")
-	c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("build the OS: %v: %s", err, out)
-	}
-	first, err := os.ReadFile(program)
-	must(err)
-	var initrd bytes.Buffer
-	built, err := bootimage.Ramdisk{
-		Agent: first, Modules: os.DirFS(a.Modules), Compress: true,
-		Names: []string{"virtio_pci", "virtio_rng", "virtio_net", "virtio_blk", "nvme", "button", "evdev"},
-	}.Initramfs(&initrd)
-	must(err)
-	t.Logf("the OS: kernel %s, initramfs of %d KiB, modules %s", built.Release, initrd.Len()>>10, strings.Join(built.Modules, " "))
-	kernel, err := os.ReadFile(a.Kernel)
-	must(err)
-	stub, err := os.ReadFile(a.Stub)
-	must(err)
-	uki, err := osimage.UKI(stub, kernel, initrd.Bytes(), "console=ttyS0 panic=-1")
-	must(err)
-	image, err := osimage.Build(uki, imageMiB)
-	must(err)
-	return image
+	return osImage.bytes
 }
