@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/netip"
 
@@ -46,6 +47,7 @@ type MachineDeps struct {
 	Images  *http.Client      // fetches images; nil: a client of its own
 	Seed    func() uint64     // of sampled blocks; nil: random
 	Role    agentcommand.Role // whose kinds; empty: the ramdisk's
+	Logger  *slog.Logger      // nil: nothing is logged
 }
 
 // MachineHandlers are the kinds of a ramdisk, or of the agent in an installed OS. Nothing is done to a machine but what an

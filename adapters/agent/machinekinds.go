@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -21,10 +22,13 @@ func (d MachineDeps) withDefaults() machine {
 	if d.Seed == nil {
 		d.Seed = rand.Uint64
 	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
 	if d.Images == nil {
 		d.Images = &http.Client{Transport: &http.Transport{
 			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+			DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 			TLSHandshakeTimeout:   30 * time.Second,
 			ResponseHeaderTimeout: time.Minute,
 			DisableKeepAlives:     true,

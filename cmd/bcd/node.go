@@ -52,6 +52,6 @@ func runNode(ctx context.Context, c config, token string) error {
 	return agent.Run(ctx, agent.Options{
 		Gateway: c.gateway, CA: c.ca, Token: token, Role: agentcommand.RoleNode, State: agent.FileState(c.stateDir), Machine: machine,
 		Version: version(), Name: c.name, Logger: c.logger(), Room: 1,
-		Kinds: agent.MachineHandlers(agent.MachineDeps{Machine: machine, Role: agentcommand.RoleNode}),
+		Kinds: agent.MachineHandlers(agent.MachineDeps{Machine: machine, Role: agentcommand.RoleNode, Logger: c.logger()}),
 	})
 }

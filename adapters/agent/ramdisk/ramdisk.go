@@ -53,7 +53,7 @@ func (l *Life) Run(ctx context.Context) error {
 	err = agent.Run(ctx, agent.Options{
 		Gateway: l.Settings.Gateway, CA: l.Settings.CA, Token: token, Role: agentcommand.RoleRamdisk, State: agent.MemoryState(),
 		Machine: l.Machine, Version: l.Version, Room: 1, Logger: l.Logger, Backoff: l.Backoff,
-		Kinds: watch.during(agent.MachineHandlers(agent.MachineDeps{Machine: l.Machine})),
+		Kinds: watch.during(agent.MachineHandlers(agent.MachineDeps{Machine: l.Machine, Logger: l.Logger})),
 		Heard: func(server time.Time) {
 			watch.heard()
 			l.correct(server)
