@@ -114,11 +114,12 @@ type Agents struct {
 	now      func() time.Time
 	mu       sync.Mutex
 	sessions map[id.Node]steps.Session
+	gone     map[id.Node]time.Time // since when it is not heard of
 }
 
 // NewAgents makes a site with an agent, and machines without.
 func NewAgents(log event.Store, now func() time.Time) *Agents {
-	return &Agents{Site: true, log: log, now: now, sessions: map[id.Node]steps.Session{}}
+	return &Agents{Site: true, log: log, now: now, sessions: map[id.Node]steps.Session{}, gone: map[id.Node]time.Time{}}
 }
 
 // Open says that a machine's agent runs in another boot or role.
@@ -131,6 +132,7 @@ func (a *Agents) Open(n id.Node, as agentcommand.Role, boot string) {
 func (a *Agents) open(n id.Node, as agentcommand.Role, boot string) error {
 	a.mu.Lock()
 	a.sessions[n] = steps.Session{Agent: agent.Of(n), Role: as, BootID: boot, OpenedAt: a.now(), Connected: true}
+	delete(a.gone, n)
 	a.mu.Unlock()
 	stream := agent.StreamOf(agent.Of(n))
 	before, err := a.log.Read(context.Background(), stream, 0)
@@ -148,14 +150,18 @@ func (a *Agents) Gone(n id.Node) {
 	defer a.mu.Unlock()
 	s := a.sessions[n]
 	s.Connected = false
-	a.sessions[n] = s
+	a.sessions[n], a.gone[n] = s, a.now()
 }
 
 // OfNode implements steps.Agents.
 func (a *Agents) OfNode(_ context.Context, n id.Node) (steps.Session, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.sessions[n], nil
+	s := a.sessions[n]
+	if since, gone := a.gone[n]; gone {
+		s.Silent = a.now().Sub(since)
+	}
+	return s, nil
 }
 
 // SiteConnected implements steps.Agents.

@@ -29,7 +29,7 @@ type Order struct {
 
 // AwaitCommand sends an agent command once per name and attempt, and finds it on every re-run. NotReady while it is under
 // way. Errors: DRIVER_ERROR where it failed, was rejected, expired or was cancelled, with the agent's reason, code and
-// details; INVALID_CONFIG for a kind that the step does not declare.
+// details, or where the machine whose agent has it lost its power; INVALID_CONFIG for a kind that the step does not declare.
 func (c *Context) AwaitCommand(ctx context.Context, o Order) (Awaited, error) {
 	s, err := c.await(ctx, o)
 	if err != nil {
@@ -47,6 +47,9 @@ func (c *Context) await(ctx context.Context, o Order) (agentcommand.State, error
 	case err != nil:
 		return agentcommand.State{}, err
 	case !s.Status.Settled():
+		if err := c.gone(ctx, s); err != nil {
+			return agentcommand.State{}, err
+		}
 		return agentcommand.State{}, NotReady(CommandPause)
 	case s.Status != agentcommand.Succeeded:
 		return agentcommand.State{}, Refusal(s)

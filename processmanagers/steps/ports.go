@@ -14,6 +14,7 @@ import (
 // INVALID_CONFIG.
 type Ports struct {
 	Commands AgentCommands
+	Lookout  Lookout // nil: an agent that says nothing is waited for
 	Tokens   Tokens
 	Secrets  Secrets
 	Images   Images
@@ -51,6 +52,14 @@ type AgentCommands interface {
 	Find(ctx context.Context, key string) (agentcommand.State, error)
 	// Request finds the one of the same key before it makes one.
 	Request(ctx context.Context, r agentcommand.Requested) (agentcommand.State, error)
+}
+
+// Lookout finds out about an agent command whose agent says nothing any more.
+type Lookout interface {
+	// Look asks for another one that changes nothing: nobody waits for it, and an abort need not take it back.
+	Look(ctx context.Context, r agentcommand.Requested) (agentcommand.State, error)
+	// End takes one back. One that is over stays what it is.
+	End(ctx context.Context, c id.AgentCommand, reason string) error
 }
 
 // Awaited is a settled agent command.
@@ -122,6 +131,8 @@ type Session struct {
 	BootID    string
 	OpenedAt  time.Time
 	Connected bool // heard of lately
+	// Silent is how long ago it was heard of last, as far as was written down; zero: it was not, or a moment ago.
+	Silent time.Duration
 }
 
 // Nodes stores what steps found out about the machine.

@@ -163,7 +163,7 @@ func (w *world) pass() (any, error) {
 		Workflow: w.flow, Step: *at, Key: w.flow.Key(*at), Deadline: at.Deadline, Now: w.now, Node: w.node, Profile: w.profile,
 	}
 	if !w.noPorts {
-		c.Ports = steps.Ports{Commands: w, Tokens: w, Secrets: secrets{w}, Images: w, Agents: w, Nodes: w, Config: w.config}
+		c.Ports = steps.Ports{Commands: w, Lookout: w, Tokens: w, Secrets: secrets{w}, Images: w, Agents: w, Nodes: w, Config: w.config}
 	}
 	if step.Run != nil {
 		return step.Run(ctx, c)
@@ -314,6 +314,22 @@ func (w *world) Request(_ context.Context, r agentcommand.Requested) (agentcomma
 		return agentcommand.State{}, errCrash
 	}
 	return now, nil
+}
+
+// Look implements steps.Lookout: it is not one that a worker dies at.
+func (w *world) Look(ctx context.Context, r agentcommand.Requested) (agentcommand.State, error) {
+	w.sent--
+	return w.Request(ctx, r)
+}
+
+// End implements steps.Lookout.
+func (w *world) End(_ context.Context, c id.AgentCommand, reason string) error {
+	for _, s := range w.commands {
+		if s.AgentCommand == c && !s.Status.Settled() {
+			s.Status, s.Reason = agentcommand.Cancelled, reason
+		}
+	}
+	return nil
 }
 
 func shippedStep(t *testing.T, action string) steps.Step {

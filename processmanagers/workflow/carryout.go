@@ -60,7 +60,8 @@ func (p *pass) context(step workflow.Step, handed *handed) (*steps.Context, erro
 	if step.RunsOn != workflow.ControlPlane {
 		c.Step.Sends = []string{step.Command}
 	}
-	c.Ports.Commands = &orders{pass: p, step: step, handed: handed}
+	out := &orders{pass: p, step: step, handed: handed}
+	c.Ports.Commands, c.Ports.Lookout = out, out
 	if p.ports.Secrets != nil {
 		c.Ports.Secrets = secrets{p.ports.Secrets, handed}
 	}

@@ -53,6 +53,16 @@ func (o *orders) Request(ctx context.Context, r agentcommand.Requested) (agentco
 	return asked, o.stillWanted(ctx, asked)
 }
 
+// Look implements steps.Lookout. It is not in the log as what the step waits for: who looks only may be left alone.
+func (o *orders) Look(ctx context.Context, r agentcommand.Requested) (agentcommand.State, error) {
+	return o.pass.request(ctx, r)
+}
+
+// End implements steps.Lookout.
+func (o *orders) End(ctx context.Context, c id.AgentCommand, reason string) error {
+	return o.pass.cancel(ctx, c, reason)
+}
+
 // before is the boot that the machine must come back with another than.
 func (o *orders) before(ctx context.Context) (*workflow.Boot, error) {
 	definition, _ := o.pass.catalog.Step(o.step.Action)

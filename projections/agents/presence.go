@@ -53,17 +53,34 @@ func SiteAgents(ctx context.Context, db projections.DB, at id.Site) ([]id.Agent,
 	return found, nil
 }
 
+// Seen is what is known of an agent from its signs of life.
+type Seen struct {
+	BootID    string
+	Role      agent.Role
+	Connected bool          // within Alive
+	Silent    time.Duration // since the last sign that was written down; zero: there is none
+}
+
 // Connected reports whether an agent was heard of within Alive, in which boot and role.
 func Connected(ctx context.Context, db projections.DB, a id.Agent) (bootID string, role agent.Role, is bool, err error) {
-	const sql = `SELECT p.boot_id, p.role, ` + connected + ` FROM agent_presence p WHERE p.agent_id = $1`
-	err = db.QueryRow(ctx, sql, a.String()).Scan(&bootID, &role, &is)
+	s, err := SeenOf(ctx, db, a)
+	return s.BootID, s.Role, s.Connected, err
+}
+
+// SeenOf tells when an agent was heard of last, and as what.
+func SeenOf(ctx context.Context, db projections.DB, a id.Agent) (s Seen, err error) {
+	const sql = `SELECT p.boot_id, p.role, ` + connected + `, extract(epoch FROM now() - p.last_contact)::float8
+		FROM agent_presence p WHERE p.agent_id = $1`
+	var seconds float64
+	err = db.QueryRow(ctx, sql, a.String()).Scan(&s.BootID, &s.Role, &s.Connected, &seconds)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", "", false, nil
+		return Seen{}, nil
 	}
 	if err != nil {
-		return "", "", false, fmt.Errorf("presence of %s: %w", a, err)
+		return Seen{}, fmt.Errorf("presence of %s: %w", a, err)
 	}
-	return bootID, role, is, nil
+	s.Silent = max(time.Duration(seconds*float64(time.Second)), 0)
+	return s, nil
 }
 
 // ProgressOf is the newest that was told of agent commands; those of which nothing was told are left out.

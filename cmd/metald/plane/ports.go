@@ -87,12 +87,12 @@ func (s stepAgents) OfNode(ctx context.Context, n id.Node) (steps.Session, error
 		return steps.Session{}, err
 	}
 	session := steps.Session{Agent: of, Role: agentcommand.Role(now.Role), BootID: now.BootID, OpenedAt: now.SessionAt}
-	boot, role, connected, err := agents.Connected(ctx, s.db, of)
+	seen, err := agents.SeenOf(ctx, s.db, of)
 	if err != nil { // a database that is away fails no step
 		return steps.Session{}, postgres.Fault(err)
 	}
-	if boot == now.BootID && role == now.Role {
-		session.Connected = connected
+	if seen.BootID == now.BootID && seen.Role == now.Role {
+		session.Connected, session.Silent = seen.Connected, seen.Silent
 	} else { // signs of life are written now and then: of a session that has just been opened, its event is the first
 		session.Connected = now.Revoked == "" && s.clock().Sub(now.SessionAt) < agents.Alive
 	}
