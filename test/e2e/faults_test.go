@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -30,6 +31,8 @@ func TestFaults(t *testing.T) {
 		{"a machine that never boots fails, and can be recovered", neverBoots},
 		{"an OS that does not come back fails its deploy", noRejoin},
 		{"a controller that answers 503 and drops connections is survived", badController},
+		{"an image's server that breaks off is asked for the rest", flakyServer},
+		{"a power cut during the write is found out", powerCut},
 		{"an agent that dies before its wipe", agentDies(false)},
 		{"an agent that dies after its wipe, with nobody told", agentDies(true)},
 		{"a wrong password is corrected", wrongPassword},
@@ -235,6 +238,62 @@ func badController(t *testing.T, l *lab.Lab, m sim.Listed) {
 	node := deployed(t, l, m)
 	l.Undeploy(node, "quick")
 	l.WaitState(node, "ready")
+	isReady(t, l, node)
+}
+
+// flakyServer has an image's server break connections off: what was fetched is not fetched again.
+func flakyServer(t *testing.T, l *lab.Lab, m sim.Listed) {
+	image := sim.OSImage(int(l.Image.Bytes), lab.OSName)
+	server := l.Library("flaky", image)
+	l.DeployProfile("flaky", "flaky@1", func(map[string]any) {})
+	node := ready(t, l, m)
+	const breaks, after = 3, 50_000
+	server.Break(breaks, after)
+	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: "flaky", Version: 1})
+	must(t, err)
+	l.WaitState(node, "deployed")
+	want := []string{""}
+	for i := range breaks {
+		want = append(want, fmt.Sprintf("bytes=%d-", (i+1)*after))
+	}
+	if asked := server.Asked(); !slices.Equal(asked, want) {
+		t.Errorf("it was asked for %q", asked)
+	}
+	if v := l.Machine(m.Name).View; v.Running != sim.OS || !bytes.Equal(l.Disk(m.Name, 0)[16<<10:len(image)], image[16<<10:]) {
+		t.Errorf("it runs %+v, or its disk holds something else than the image", v)
+	}
+}
+
+// powerCut takes the power away while an image is being written. Nobody is in the machine to tell: its controller does.
+func powerCut(t *testing.T, l *lab.Lab, m sim.Listed) {
+	server := l.Library("cut", sim.OSImage(int(l.Image.Bytes), lab.OSName))
+	l.DeployProfile("cut", "cut@1", func(map[string]any) {})
+	node := ready(t, l, m)
+	halfway, release := server.StopOnce(l.Image.Bytes / 2)
+	defer release()
+	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: "cut", Version: 1})
+	must(t, err)
+	select {
+	case <-halfway:
+	case <-time.After(lab.Patience):
+		t.Fatal("the image was not fetched")
+	}
+	l.Press(m.Name, bmcsim.ForceOff)
+	disk := l.Disk(m.Name, 0)
+	for _, end := range [][]byte{disk[:1<<20], disk[len(disk)-1<<20:]} {
+		if slices.ContainsFunc(end, func(b byte) bool { return b != 0 }) {
+			t.Error("something is left on the disk that may boot")
+		}
+	}
+	n := failed(t, l, node, "deploying", fault.DriverError, "write", "lost its power")
+	if n.Power != "off" {
+		t.Errorf("the node shows power %s", n.Power)
+	}
+	w := l.Workflow(node)
+	if step := stepOf(t, l, w.ID, "write"); step.Attempt != 1 {
+		t.Errorf("it was tried %d times, with nobody in the machine", step.Attempt)
+	}
+	recovered(t, l, node, "releasing")
 	isReady(t, l, node)
 }
 
