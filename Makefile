@@ -79,7 +79,7 @@ lab-assets: ## fetch QEMU, firmware and a kernel for the machine lab into .cache
 
 .PHONY: test-netns
 test-netns: ## network boot on a network of namespaces, with a real DHCP client (needs root and iproute2)
-	$(GO) test -tags netns -count=1 ./test/netns/...
+	$(GO) test -tags netns -count=1 ./test/netns/... ./adapters/agent/ramdisk
 
 .PHONY: test-machine
 test-machine: setup test-netns lab-assets ## the product against real machines in QEMU

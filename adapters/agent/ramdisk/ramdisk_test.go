@@ -28,7 +28,8 @@ const ca = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 func TestParseSettings(t *testing.T) {
 	const boot = "console=ttyS0 metal.gateway=https://g:8444 metal.ca=" + ca + " metal.site=http://s:8081 metal.ref=r"
 	got, err := ParseSettings(boot + " metal.reboot-after=90s metal.log=debug metal.lldp-wait=0s")
-	if err != nil || got.LLDPWait != 0 || got.RebootAfter != 90*time.Second || got.Level != slog.LevelDebug || got.Gateway != "https://g:8444" || got.Ref != "r" {
+	if err != nil || got.LLDPWait != 0 || got.RebootAfter != 90*time.Second || got.Level != slog.LevelDebug ||
+		got.Gateway != "https://g:8444" || got.Ref != "r" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if got, err := ParseSettings(boot); err != nil || got.RebootAfter != 30*time.Minute || got.LLDPWait <= 30*time.Second || got.Level != slog.LevelInfo {
