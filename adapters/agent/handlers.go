@@ -18,7 +18,9 @@ import (
 type SiteDeps struct {
 	Drivers map[string]bmc.Driver // by name, such as redfish
 	Entries *netboot.Entries      // nil: this agent serves no network boot
-	Proxy   ProxyLimits
+	// Medium is where the image is that a machine with an entry boots from a virtual drive; nil: nowhere.
+	Medium func(nodeID string) string
+	Proxy  ProxyLimits
 }
 
 // ProxyLimits bounds site.httpProxy.
@@ -35,7 +37,7 @@ func SiteHandlers(d SiteDeps) map[agentcommand.KindName]Handler {
 		agentcommand.SiteHTTPProxy: siteHTTPProxy(d.Proxy),
 	}
 	if d.Entries != nil {
-		out[agentcommand.BootEntrySet] = bootEntrySet(d.Entries)
+		out[agentcommand.BootEntrySet] = bootEntrySet(d.Entries, d.Medium)
 		out[agentcommand.BootEntryClear] = bootEntryClear(d.Entries)
 	}
 	return out

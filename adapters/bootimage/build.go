@@ -18,6 +18,7 @@ const (
 	KernelFile    = "vmlinuz"
 	InitramfsFile = "initramfs"
 	UnifiedFile   = "ramdisk.efi"
+	MediumFile    = "ramdisk.iso"
 )
 
 // Source says where kernel and modules come from: packages, or a kernel and a directory of modules.
@@ -31,6 +32,7 @@ type Source struct {
 type Firmware struct {
 	Stub      string // file, such as linuxx64.efi.stub; empty: no image is made
 	Arguments string // of the kernel
+	Medium    bool   // make one for virtual drives too
 }
 
 // File is one file that was written.
@@ -40,7 +42,7 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Build writes kernel and initramfs into the directory out, which it makes, and an image of both where there is a stub for one.
+// Build writes kernel and initramfs into the directory out, which it makes, and images of both where there is a stub for them.
 // The Modules of r are the source's.
 func Build(from Source, r Ramdisk, firmware Firmware, out string) (files []File, built Built, err error) {
 	if len(from.Packages) > 0 {
@@ -71,10 +73,8 @@ func Build(from Source, r Ramdisk, firmware Firmware, out string) (files []File,
 	if files = []File{kernel, initramfs}; firmware.Stub == "" {
 		return files, built, nil
 	}
-	unified, err := put(filepath.Join(out, UnifiedFile), func(w io.Writer) error {
-		return unify(w, firmware, kernel.Path, initramfs.Path)
-	})
-	return append(files, unified), built, err
+	images, err := firmware.images(kernel.Path, initramfs.Path, out)
+	return append(files, images...), built, err
 }
 
 // unpack puts all packages into one directory, and finds the kernel there.
@@ -148,19 +148,27 @@ func copyFile(to io.Writer, name string) error {
 	return err
 }
 
-func unify(to io.Writer, firmware Firmware, kernel, initramfs string) error {
+// images writes what firmware starts by itself.
+func (f Firmware) images(kernel, initramfs, out string) (files []File, err error) {
 	var parts [3][]byte
-	for i, name := range []string{firmware.Stub, kernel, initramfs} {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return fault.Wrap(err, fault.InvalidInput, "a part of the image can't be read: %v", err)
+	for i, name := range []string{f.Stub, kernel, initramfs} {
+		if parts[i], err = os.ReadFile(name); err != nil {
+			return nil, fault.Wrap(err, fault.InvalidInput, "a part of the image can't be read: %v", err)
 		}
-		parts[i] = data
 	}
-	image, err := Unified(parts[0], parts[1], parts[2], firmware.Arguments)
-	if err != nil {
+	file, err := put(filepath.Join(out, UnifiedFile), func(w io.Writer) error {
+		image, err := Unified(parts[0], parts[1], parts[2], f.Arguments)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(image)
 		return err
+	})
+	if err != nil || !f.Medium {
+		return []File{file}, err
 	}
-	_, err = to.Write(image)
-	return err
+	medium, err := put(filepath.Join(out, MediumFile), func(w io.Writer) error {
+		return Medium(w, parts[0], parts[1], parts[2], f.Arguments)
+	})
+	return []File{file, medium}, err
 }

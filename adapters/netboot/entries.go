@@ -31,10 +31,11 @@ type Entries struct {
 	now  func() time.Time
 	file string // empty: none
 
-	mu     sync.Mutex
-	byNode map[string]*held
-	byMAC  map[string]*held
-	byRef  map[string]*held
+	mu       sync.Mutex
+	byNode   map[string]*held
+	byMAC    map[string]*held
+	byRef    map[string]*held
+	byMedium map[string]*held
 }
 
 type held struct {
@@ -44,7 +45,9 @@ type held struct {
 
 // NewEntries makes an empty set; now is the clock.
 func NewEntries(now func() time.Time) *Entries {
-	return &Entries{now: now, byNode: map[string]*held{}, byMAC: map[string]*held{}, byRef: map[string]*held{}}
+	return &Entries{
+		now: now, byNode: map[string]*held{}, byMAC: map[string]*held{}, byRef: map[string]*held{}, byMedium: map[string]*held{},
+	}
 }
 
 // Set replaces the machine's entry. A MAC that was another machine's is this one's from now on. Where the entry can't be kept
@@ -71,7 +74,7 @@ func (e *Entries) Set(entry Entry) error {
 }
 
 func (e *Entries) add(h *held) {
-	e.byNode[h.NodeID], e.byRef[h.ref] = h, h
+	e.byNode[h.NodeID], e.byRef[h.ref], e.byMedium[mediumOf(h.ref)] = h, h, h
 	for _, mac := range h.MACs {
 		e.byMAC[mac] = h
 	}
@@ -141,6 +144,7 @@ func (e *Entries) drop(h *held) {
 	}
 	delete(e.byNode, h.NodeID)
 	delete(e.byRef, h.ref)
+	delete(e.byMedium, mediumOf(h.ref))
 	for _, mac := range h.MACs {
 		delete(e.byMAC, mac)
 	}

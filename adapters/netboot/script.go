@@ -33,10 +33,15 @@ func (b Boot) Script() string {
 	if b.Exit {
 		return magic + "\nexit\n"
 	}
-	words := append([]string{
-		"kernel", b.Kernel, ramdiskWord, "metal.gateway=" + b.Gateway, "metal.ca=" + b.CA, "metal.site=" + b.Site, "metal.ref=" + b.Ref,
-	}, b.Args...)
+	words := append([]string{"kernel", b.Kernel, ramdiskWord}, b.arguments()...)
 	return fmt.Sprintf("%s\n%s\ninitrd --name %s %s\nboot\n", magic, strings.Join(words, " "), ramdiskName, b.Initrd)
+}
+
+// arguments are the kernel's, however it is started.
+func (b Boot) arguments() []string {
+	return append([]string{
+		"metal.gateway=" + b.Gateway, "metal.ca=" + b.CA, "metal.site=" + b.Site, "metal.ref=" + b.Ref,
+	}, b.Args...)
 }
 
 // ParseScript reads what Script writes, as a machine does that boots from it.

@@ -22,6 +22,7 @@ type Server struct {
 	Gateway string // where the ramdisk's agent joins
 	CA      string // SHA-256 of the CA's certificate
 	URL     string // of this server, as machines reach it
+	Media   string // of this server, as controllers reach it; empty: URL
 	Files   fs.FS  // kernels and ramdisks that entries name without a URL; nil: none
 	Loaders fs.FS  // iPXE programs, for UEFI HTTP boot; nil: none
 	Images  Images // nil: none are kept here
@@ -44,6 +45,7 @@ const (
 	pathFiles  = "/files/"
 	pathLoader = "/ipxe/"
 	pathImages = "/images/"
+	pathMedium = "/media/"
 )
 
 // ScriptURL is where iPXE finds the script of a machine.
@@ -74,14 +76,15 @@ type TokenAnswer struct {
 	Token string `json:"token"`
 }
 
-// Handler serves GET /boot/{mac} and POST /boot/token, and, as far as there are any, GET /files/{name}, /ipxe/{name} and
-// /images/{digest}?from={url}.
+// Handler serves GET /boot/{mac} and POST /boot/token, and, as far as there are any, GET /files/{name},
+// /media/{medium}/ramdisk.iso, /ipxe/{name} and /images/{digest}?from={url}.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathScript+"{mac}", s.script)
 	mux.HandleFunc("POST "+pathToken, s.token)
 	if s.Files != nil {
 		mux.HandleFunc("GET "+pathFiles+"{name...}", s.files(s.Files))
+		mux.HandleFunc("GET "+pathMedium+"{medium}/"+MediumFile, s.medium)
 	}
 	if s.Loaders != nil {
 		mux.HandleFunc("GET "+pathLoader+"{name...}", s.files(s.Loaders))
@@ -96,10 +99,7 @@ func (s *Server) script(w http.ResponseWriter, r *http.Request) {
 	mac := r.PathValue("mac")
 	boot := Boot{Exit: true}
 	if entry, ref, ok := s.Entries.Find(mac); ok {
-		boot = Boot{
-			Kernel: s.located(entry.Kernel), Initrd: s.located(entry.Initrd), Args: entry.Args,
-			Gateway: s.Gateway, CA: s.CA, Site: s.URL, Ref: ref,
-		}
+		boot = s.boot(entry, ref)
 		s.Logger.Info("a machine boots from the network", "mac", mac, "node", entry.NodeID)
 	} else {
 		s.Logger.Debug("a machine without a boot entry goes on to its next boot device", "mac", mac)
@@ -107,6 +107,14 @@ func (s *Server) script(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = io.WriteString(w, boot.Script()) // a machine that has gone asks again
+}
+
+// boot is what a machine is told.
+func (s *Server) boot(entry Entry, ref string) Boot {
+	return Boot{
+		Kernel: s.located(entry.Kernel), Initrd: s.located(entry.Initrd), Args: entry.Args,
+		Gateway: s.Gateway, CA: s.CA, Site: s.URL, Ref: ref,
+	}
 }
 
 // located makes a URL of a file's name.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -34,6 +35,7 @@ func listed(names []string) string {
 type boot struct {
 	c       siteConfig
 	entries *netboot.Entries
+	server  *netboot.Server
 	logger  *slog.Logger
 
 	rate     *limit.Rate
@@ -123,23 +125,24 @@ func (b *boot) openHTTP(ctx context.Context) error {
 		return fault.Wrap(err, fault.InvalidConfig, "--boot-listen: %v", err)
 	}
 	b.closes = append(b.closes, listener.Close)
-	server := &netboot.Server{
-		Entries: b.entries, Gateway: b.c.gateway, CA: b.c.ca, URL: b.c.boot.url, Logger: b.logger, Loaders: b.loaders,
+	b.server = &netboot.Server{
+		Entries: b.entries, Gateway: cmp.Or(b.c.boot.gateway, b.c.gateway), CA: b.c.ca, URL: b.c.boot.url, Media: b.c.boot.media,
+		Logger: b.logger, Loaders: b.loaders,
 		Transfers: limit.NewTransfers(b.c.boot.transfers, eachByHTTP, turnByHTTP), Rate: b.rate,
 	}
 	if b.c.boot.files != "" {
-		server.Files = os.DirFS(b.c.boot.files)
+		b.server.Files = os.DirFS(b.c.boot.files)
 	}
 	if b.cached != nil {
-		server.Images = b.cached
+		b.server.Images = b.cached
 	}
-	b.services = append(b.services, func(ctx context.Context) error { return b.serveHTTP(ctx, server, listener) })
+	b.services = append(b.services, func(ctx context.Context) error { return b.serveHTTP(ctx, listener) })
 	return nil
 }
 
-func (b *boot) serveHTTP(ctx context.Context, boot *netboot.Server, listener net.Listener) error {
+func (b *boot) serveHTTP(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
-		Handler: boot.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute,
+		Handler: b.server.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute,
 		ErrorLog: slog.NewLogLogger(b.logger.Handler(), slog.LevelDebug),
 	}
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() }) // machines ask again

@@ -26,6 +26,7 @@ const (
 // bootConfig is what a site agent is told of network boot. Each part is off unless it is asked for.
 type bootConfig struct {
 	listen, url, files string
+	gateway, media     string
 	loaders            string
 	tftp               string
 	transfers          int
@@ -46,7 +47,11 @@ func (c *bootConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.listen, "boot-listen", "", "address and port on which machines fetch what they boot, such as 10.0.0.2:8081; "+
 		"empty: this agent serves no network boot")
 	flags.StringVar(&c.url, "boot-url", "", "how machines reach that address, such as http://10.0.0.2:8081")
-	flags.StringVar(&c.files, "boot-files", "", "directory with kernels and ramdisks that boot entries name")
+	flags.StringVar(&c.gateway, "boot-gateway", "", "how machines reach the gateway, https://host:port, where that is not --gateway")
+	flags.StringVar(&c.media, "boot-media-url", "", "how BMCs reach --boot-listen for what their virtual drives hold, where that is not "+
+		"--boot-url")
+	flags.StringVar(&c.files, "boot-files", "", "directory with kernels and ramdisks that boot entries name; and with ramdisk.iso, for "+
+		"machines that boot from a virtual drive")
 	flags.IntVar(&c.transfers, "boot-transfers", 64, "how many files go out at once by HTTP, and as many by TFTP; others wait for "+
 		"their turn")
 	flags.Var(&c.rate, "boot-rate", "how many bytes go out in a second, by HTTP and TFTP together, such as 100M; 0: no limit")
@@ -90,7 +95,8 @@ func (c *bootConfig) check(w *issues) {
 func (c *bootConfig) checkAlone(w *issues) {
 	var others []string
 	for name, given := range map[string]bool{
-		"--boot-url": c.url != "", "--boot-files": c.files != "", "--ipxe-dir": c.loaders != "", "--tftp": c.tftp != "",
+		"--boot-url": c.url != "", "--boot-gateway": c.gateway != "", "--boot-media-url": c.media != "",
+		"--boot-files": c.files != "", "--ipxe-dir": c.loaders != "", "--tftp": c.tftp != "",
 		"--dhcp": c.dhcp != dhcpOff, "--cache-dir": c.cacheDir != "",
 	} {
 		if given {
@@ -106,11 +112,22 @@ func (c *bootConfig) checkHTTP(w *issues) {
 	if _, port, err := net.SplitHostPort(c.listen); err != nil || port == "" {
 		w.option("boot-listen", "host:port, such as 10.0.0.2:8081")
 	}
-	if u, err := url.Parse(c.url); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+	if !isHTTP(c.media) && c.media != "" {
+		w.option("boot-media-url", "an http URL, such as http://10.1.0.2:8081")
+	}
+	if !isHTTP(c.url) {
 		w.option("boot-url", "needed with --boot-listen: an http URL, such as http://10.0.0.2:8081")
+	}
+	if u, err := url.Parse(c.gateway); c.gateway != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		w.option("boot-gateway", "an https URL, such as https://metal.example:8444")
 	}
 	directory(w, "boot-files", c.files)
 	directory(w, "ipxe-dir", c.loaders)
+}
+
+func isHTTP(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 func directory(w *issues, name, path string) {

@@ -17,7 +17,7 @@ func imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
 		Short: "Make what machines boot",
-		Long:  "image makes what machines boot from the network. It needs no rights, and the control plane is not asked.\n" + exitStatus,
+		Long:  "image makes what machines boot into to be worked on. It needs no rights, and the control plane is not asked.\n" + exitStatus,
 		Args:  noWord,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -47,7 +47,8 @@ func (c *ramdiskConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.certificates, "ca-certificates", "", "PEM file of whom the ramdisk trusts where it fetches images over HTTPS, "+
 		"or 'none' (default: whom this system trusts)")
 	flags.StringVar(&c.firmware.Stub, "stub", "", "systemd's stub, such as /usr/lib/systemd/boot/efi/linuxx64.efi.stub: makes ramdisk.efi too")
-	flags.StringVar(&c.firmware.Arguments, "arguments", "", "the kernel's arguments in ramdisk.efi")
+	flags.BoolVar(&c.firmware.Medium, "iso", false, "make ramdisk.iso too, which UEFI machines boot from a virtual drive; needs --stub")
+	flags.StringVar(&c.firmware.Arguments, "arguments", "", "the kernel's arguments in ramdisk.efi and ramdisk.iso")
 	flags.BoolVar(&c.compress, "compress", false, "compress the initramfs with zstd; the kernel has to know it (5.9 and later)")
 }
 
@@ -66,8 +67,8 @@ func (c *ramdiskConfig) check(w *issues) {
 	if c.out == "" {
 		w.option("out", "needed")
 	}
-	if c.firmware.Arguments != "" && c.firmware.Stub == "" {
-		w.option("stub", "needed with --arguments")
+	if (c.firmware.Arguments != "" || c.firmware.Medium) && c.firmware.Stub == "" {
+		w.option("stub", "needed with --arguments and --iso")
 	}
 }
 
@@ -100,13 +101,16 @@ func buildRamdiskCommand() *cobra.Command {
 as the first process and the modules that servers need; each is loaded where its device is. The ramdisk trusts whom this system
 trusts, unless --ca-certificates says otherwise. The same inputs, those certificates too, give the same bytes. Serve the two
 from the site agent's --boot-files. With --stub there is also ramdisk.efi, one image with all of it that UEFI firmware starts by
-itself.
+itself; with --iso too ramdisk.iso, the same for virtual drives. Beside the two others in --boot-files it lets the site's
+machines boot without a network of their own to boot from: the site's agent fills in what a machine is told.
 
 A metapackage such as linux-image-amd64 only names the package with the kernel; that one is needed.
 ` + exitStatus,
 		Example: `  apt-get download linux-image-6.1.0-57-amd64
   bcd image build-ramdisk --kernel-package linux-image-6.1.0-57-amd64_6.1.192-3_amd64.deb --out /srv/boot
-  bcd image build-ramdisk --kernel /boot/vmlinuz-6.12.9 --modules /lib/modules/6.12.9 --out /srv/boot`,
+  bcd image build-ramdisk --kernel /boot/vmlinuz-6.12.9 --modules /lib/modules/6.12.9 --out /srv/boot
+  bcd image build-ramdisk --kernel /boot/vmlinuz-6.12.9 --modules /lib/modules/6.12.9 --out /srv/boot \
+    --stub /usr/lib/systemd/boot/efi/linuxx64.efi.stub --iso`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := fillOptions(cmd, os.LookupEnv)

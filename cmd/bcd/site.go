@@ -33,7 +33,8 @@ func siteCommand() *cobra.Command {
 certificate in --state-dir, which it renews by itself.
 
 With --boot-listen it serves iPXE the script of each machine, at /boot/<mac>. A machine that nobody ordered to boot goes on
-to its next boot device.
+to its next boot device. Where --boot-files has a ramdisk.iso (bcd image build-ramdisk --iso), machines whose profile says so
+boot from a virtual drive of their BMC instead, and need no boot from the network: the BMC fetches the image here.
 
 The rest of network boot is switched on part by part:
   --dhcp proxy    tells machines what to boot (ports 67 and 4011), beside a DHCP server that gives out the addresses
@@ -95,7 +96,7 @@ func site(ctx context.Context, c siteConfig, token string) error {
 		if err != nil {
 			return err
 		}
-		deps.Entries = served.entries
+		deps.Entries, deps.Medium = served.entries, served.server.MediumURL
 		group.Go(func() error { return served.serve(ctx) })
 	}
 	group.Go(func() error {

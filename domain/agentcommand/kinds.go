@@ -146,6 +146,13 @@ type BootEntry struct {
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
+// BootEntryKept is its result.
+type BootEntryKept struct {
+	// MediumURL is where a controller finds the image that the machine boots from a virtual drive instead. It is dead as soon
+	// as the machine has booted. Empty: the site has none.
+	MediumURL string `json:"mediumUrl,omitempty"`
+}
+
 // BootEntryGone clears the machine's entry.
 type BootEntryGone struct {
 	NodeID string `json:"nodeId"`

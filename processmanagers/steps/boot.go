@@ -41,10 +41,12 @@ type entrySet struct {
 	BootEntry bool         `json:"bootEntry"`
 	MACs      []string     `json:"macs"`
 	JoinToken id.JoinToken `json:"joinTokenId"`
+	URL       string       `json:"url,omitempty"` // of the image that media.insert may take from here
 }
 
 type entryCleared struct {
 	Cleared bool `json:"cleared"`
+	Ejected bool `json:"ejected,omitempty"`
 }
 
 func bootSteps() []Step {
@@ -53,11 +55,13 @@ func bootSteps() []Step {
 		Define(profile.Spec{
 			ID: actionEntry, Timeout: 10 * time.Minute, Relays: onSite, Sends: []string{string(agentcommand.BootEntrySet)},
 			Cleanup: &profile.Step{Use: actionClear},
-			Summary: "Has the site boot the machine into the ramdisk when it next boots from the network.",
+			Summary: "Has the site boot the machine into the ramdisk when it next boots from the network, or from a drive that media.insert " +
+				"fills from this step.",
 		}, setEntryStep),
 		Define(profile.Spec{
-			ID: actionClear, Timeout: 2 * time.Minute, Relays: onSite, Sends: []string{string(agentcommand.BootEntryClear)},
-			Summary: "Takes the machine's boot entry away: it boots from its next device.",
+			ID: actionClear, Timeout: 2 * time.Minute, Relays: onSite,
+			Sends:   []string{string(agentcommand.BootEntryClear), string(agentcommand.DriverInvoke)},
+			Summary: "Takes the machine's boot entry away, and what a step booted it from out of its drive: it boots from its next device.",
 		}, clearEntry),
 		Agent(profile.Spec{
 			ID: "boot.kexec", RunsOn: profile.OnRamdisk, Command: string(agentcommand.BootKexec), Rejoin: true,
@@ -78,20 +82,24 @@ func setEntryStep(ctx context.Context, c *Context, in BootEntry) (any, error) {
 		ttl = entryTTL
 	}
 	until := c.Step.StartedAt.Add(ttl)
-	if err := c.setEntry(ctx, "", "token", until); err != nil {
+	kept, err := c.setEntry(ctx, "", "token", until)
+	if err != nil {
 		return nil, err
 	}
 	token, _, err := c.discoveryToken(ctx, "token", until)
-	return entrySet{BootEntry: true, MACs: c.macs(), JoinToken: token}, err
+	return entrySet{BootEntry: true, MACs: c.macs(), JoinToken: token, URL: kept.MediumURL}, err
 }
 
 // setEntry sets a boot entry with a fresh single-use token for this machine, once per name and attempt.
-func (c *Context) setEntry(ctx context.Context, name, tokenName string, until time.Time) error {
-	_, err := c.await(ctx, Order{
+func (c *Context) setEntry(ctx context.Context, name, tokenName string, until time.Time) (agentcommand.BootEntryKept, error) {
+	done, err := c.await(ctx, Order{
 		Kind: agentcommand.BootEntrySet, Role: agentcommand.RoleSite, Name: name,
 		Make: func() (any, error) { return c.bootEntry(ctx, tokenName, until) },
 	})
-	return err
+	if err != nil {
+		return agentcommand.BootEntryKept{}, err
+	}
+	return decodeResult[agentcommand.BootEntryKept](string(agentcommand.BootEntrySet), done.Result)
 }
 
 func (c *Context) bootEntry(ctx context.Context, tokenName string, until time.Time) (agentcommand.BootEntry, error) {
@@ -143,11 +151,30 @@ func clearEntry(ctx context.Context, c *Context, _ None) (any, error) {
 	if c.noEntry() {
 		return entryCleared{}, nil
 	}
-	_, err := c.AwaitCommand(ctx, Order{
+	if _, err := c.AwaitCommand(ctx, Order{
 		Kind: agentcommand.BootEntryClear, Role: agentcommand.RoleSite,
 		Payload: agentcommand.BootEntryGone{NodeID: c.Node.ID.String()},
+	}); err != nil {
+		return nil, err
+	}
+	out := entryCleared{Cleared: true, Ejected: c.filledDrive()}
+	if !out.Ejected {
+		return out, nil
+	}
+	// The ramdisk is in the machine's memory: it does not need the drive any more.
+	_, _, err := c.drive(ctx, operation{concern: "virtual-media", verb: "eject", name: "eject"})
+	return out, err
+}
+
+// filledDrive tells whether a step of the workflow has booted the machine from a virtual drive, or tried to.
+func (c *Context) filledDrive() bool {
+	return slices.ContainsFunc(c.Workflow.Steps, func(s workflow.Step) bool {
+		if !s.Started || s.Action != actionEnsureRamdisk || !setsEntry(s) {
+			return false
+		}
+		with, err := decodeResult[Ramdisk](s.Action, s.With)
+		return err == nil && with.Device == deviceCD
 	})
-	return entryCleared{Cleared: err == nil}, err
 }
 
 func (c *Context) noEntry() bool {

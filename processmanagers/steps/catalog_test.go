@@ -122,7 +122,7 @@ func TestInputsOfShippedSteps(t *testing.T) {
 		{"management.setBootDevice", `{"device":"cd"}`, ""},
 		{"management.setBootDevice", `{"device":"cd","httpUri":"http://x"}`, "httpUri"},
 		{"metal.ensureRamdisk", ``, ""},
-		{"metal.ensureRamdisk", `{"device":"cd"}`, "device"},
+		{"metal.ensureRamdisk", `{"device":"disk"}`, "device"},
 		{"media.insert", `{"fromStep":"autoinstall.renderIso"}`, ""},
 		{"media.insert", `{"url":"http://a/b.iso","fromStep":"x"}`, "url"},
 		{"media.insert", `{"url":"file:///etc/passwd"}`, "url"},

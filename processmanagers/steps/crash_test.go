@@ -29,6 +29,7 @@ func TestKilledAfterEveryAgentCommand(t *testing.T) {
 		{"boot.clear", ``, nil},
 		{"metal.ensureRamdisk", ``, func(w *world) { w.boots(0, time.Minute) }},
 		{"metal.ensureRamdisk", ``, func(w *world) { w.boots(1, time.Minute) }},
+		{"metal.ensureRamdisk", `{"device":"cd"}`, func(w *world) { w.bootsByMedia(1) }},
 		{"inspect.outOfBand", ``, nil},
 		{"inspect.hardware", ``, func(w *world) { w.says(`{"cores":1}`) }},
 		{"burnin.memory", ``, func(w *world) { w.says(`{"parts":[]}`) }},

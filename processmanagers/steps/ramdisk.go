@@ -13,10 +13,13 @@ import (
 
 // Ramdisk is the input of metal.ensureRamdisk.
 type Ramdisk struct {
-	Device  string `json:"device,omitempty" enum:"network,uefi-http" doc:"left out: network"`
+	Device  string `json:"device,omitempty" enum:"network,uefi-http,cd" doc:"cd is the BMC's virtual drive; left out: network"`
 	Mode    string `json:"mode,omitempty" enum:"uefi,legacy" doc:"left out: as the machine is set"`
 	HTTPURI string `json:"httpUri,omitempty" doc:"of the boot file, for uefi-http"`
 }
+
+// deviceCD is the drive that a BMC fills with an image.
+const deviceCD = "cd"
 
 // Check wants a URI with no device but the one that needs it.
 func (r *Ramdisk) Check() []fault.Issue {
@@ -45,7 +48,8 @@ func ramdiskSteps() []Step {
 		Relays:  []profile.Where{profile.OnSite},
 		Sends:   []string{string(agentcommand.BootEntrySet), string(agentcommand.DriverInvoke)},
 		Cleanup: &profile.Step{Use: actionClear}, Brings: profile.OnRamdisk,
-		Summary: "Boots the machine into the ramdisk once from the network, and waits for its agent; nothing where it runs already.",
+		Summary: "Boots the machine into the ramdisk once, from the network or a virtual drive, and waits for its agent; nothing where it " +
+			"runs already.",
 	}, ensureRamdisk)
 	step.AwaitsBoot = true
 	return []Step{step}
@@ -95,8 +99,14 @@ func (c *Context) ramdiskRuns(now Session) bool {
 // bootRamdisk sends the machine into the ramdisk, and tells when it was asked to cycle. Each round has a token of its own: an
 // earlier one may have been spent by a boot that then died.
 func (c *Context) bootRamdisk(ctx context.Context, in Ramdisk, now Session, round int, window time.Duration) (time.Time, error) {
-	if err := c.setEntry(ctx, roundName("entry", round), roundName("token", round), c.Deadline); err != nil {
+	kept, err := c.setEntry(ctx, roundName("entry", round), roundName("token", round), c.Deadline)
+	if err != nil {
 		return time.Time{}, err
+	}
+	if in.Device == deviceCD {
+		if err := c.fillDrive(ctx, kept, roundName("media", round)); err != nil {
+			return time.Time{}, err
+		}
 	}
 	device := BootDevice{Device: in.Device, Mode: in.Mode, HTTPURI: in.HTTPURI}
 	if device.Device == "" {
@@ -112,6 +122,16 @@ func (c *Context) bootRamdisk(ctx context.Context, in Ramdisk, now Session, roun
 	// Asked for when its deadline less the window was; or earlier, where the step's deadline cut it: then there is no time
 	// for another round anyway.
 	return sent.NotAfter.Add(-window), err
+}
+
+// fillDrive has the BMC read the image that the site's agent made of the boot entry.
+func (c *Context) fillDrive(ctx context.Context, kept agentcommand.BootEntryKept, name string) error {
+	if !isHTTP(kept.MediumURL) {
+		return fault.New(fault.InvalidConfig, "the site's agent has no image for virtual drives").
+			WithRemedy("put the ramdisk.iso of 'bcd image build-ramdisk --iso' into its --boot-files; its log says what is wrong with one")
+	}
+	_, _, err := c.drive(ctx, operation{concern: "virtual-media", verb: "insert", with: mediaURL{URL: kept.MediumURL}, name: name})
+	return err
 }
 
 // leave gives up the boot that the step has found: it is about to be ended. Where the step then fails, whoever looks next must

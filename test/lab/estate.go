@@ -71,7 +71,7 @@ func (l *Lab) estate() {
 	sum := sha256.Sum256(image)
 	l.Image, err = l.Client.RegisterImage(ctx, contract.NewImage{
 		Tenant: l.Tenant, Name: "host", Version: "1", Digest: "sha256:" + hex.EncodeToString(sum[:]), Bytes: int64(len(image)), Format: "raw",
-		URL: "http://" + l.images + "/os.raw", Signature: ed25519.Sign(private, sum[:]),
+		URL: "http://" + l.seen(l.images) + "/os.raw", Signature: ed25519.Sign(private, sum[:]),
 	})
 	l.must(err)
 }
@@ -95,6 +95,9 @@ func (l *Lab) hurriedProfiles() {
 			}
 			if step["retryDelay"] != nil {
 				step["retryDelay"] = "1s"
+			}
+			if l.options.Profiles != nil {
+				l.options.Profiles(step)
 			}
 		})
 	}
@@ -127,10 +130,11 @@ func (l *Lab) site() {
 	l.must(err)
 	l.JoinToken = token.Token
 	boot := freeAddressOf(l.T, l.options.Host)
-	l.Boot = "http://" + boot
+	l.Boot = "http://" + l.seen(boot)
 	l.SiteAgent = newProgram(l.T, "bcd", nil, append([]string{
 		"site", "--gateway", l.Gateway, "--ca-sha256", l.CA, "--token-file", l.file("join-token", token.Token),
-		"--state-dir", filepath.Join(l.dir, "bcd"), "--boot-listen", boot, "--boot-url", l.Boot,
+		"--state-dir", filepath.Join(l.dir, "bcd"), "--boot-listen", boot, "--boot-url", l.Boot, "--boot-gateway", l.gatewaySeen(),
+		"--boot-media-url", "http://" + boot,
 	}, l.options.SiteFlags...)...)
 	l.SiteAgent.answers = func() error { return listening(boot) }
 	l.SiteAgent.Start()

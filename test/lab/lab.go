@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,12 +31,14 @@ type Options struct {
 	WipeWithin    time.Duration // how long a wipe may take before it is given up; 0: a minute
 
 	// For machines that are not simulated: with none of metalsim's, it does not run.
-	Host       string        // address of everything that machines reach; empty: 127.0.0.1
-	PlaneFlags []string      // further flags of metald
-	SiteFlags  []string      // further flags of bcd site
-	Image      []byte        // what host@1 holds; nil: a simulated OS
-	Patience   time.Duration // how long a node may take from one state to another; 0: Patience
-	Story      func() string // what a failed wait tells beside the node's own story
+	Host       string                    // address of everything that machines reach; empty: 127.0.0.1
+	Seen       string                    // what machines reach it under; empty: that address
+	PlaneFlags []string                  // further flags of metald
+	SiteFlags  []string                  // further flags of bcd site
+	Image      []byte                    // what host@1 holds; nil: a simulated OS
+	Patience   time.Duration             // how long a node may take from one state to another; 0: Patience
+	Story      func() string             // what a failed wait tells beside the node's own story
+	Profiles   func(step map[string]any) // changes the steps of the shipped profiles; nil: they stay as they are
 }
 
 // Lab is what runs.
@@ -52,7 +56,7 @@ type Lab struct {
 	Image              contract.Image    // host@1, that the shipped deploy profile writes
 	JoinToken          string            // of the site's agent
 	Token              string            // of the administrator
-	Boot               string            // URL of the site's boot server
+	Boot               string            // URL of the site's boot server, as machines reach it
 	Gateway, CA        string            // where agents go, and how they know it
 
 	guard   *sync.Mutex // of Nodes
@@ -71,6 +75,7 @@ func Start(t testing.TB, o Options) *Lab {
 	o.WipeWithin = cmp.Or(o.WipeWithin, time.Minute)
 	o.Patience = cmp.Or(o.Patience, Patience)
 	o.Host = cmp.Or(o.Host, "127.0.0.1")
+	o.Seen = cmp.Or(o.Seen, o.Host)
 	Path(t, "metald") // is not part of it
 	began := time.Now()
 	defer func() { t.Logf("the lab is up after %s", time.Since(began)) }()
@@ -135,13 +140,25 @@ func (l *Lab) planes() {
 		api := FreeAddress(l.T)
 		l.urls = append(l.urls, "http://"+api)
 		p := Metald(l.T, api, []string{"METAL_POSTGRES=" + l.DSN}, append([]string{
-			"serve", "--insecure-http", "--listen", api, "--gateway-listen", gateway, "--gateway-url", l.Gateway,
-			"--master-key-file", key, "--admin-token-file", token,
+			"serve", "--insecure-http", "--listen", api, "--gateway-listen", gateway, "--gateway-url", l.gatewaySeen(),
+			"--gateway-name", l.options.Host, "--master-key-file", key, "--admin-token-file", token,
 		}, l.options.PlaneFlags...)...)
 		l.Planes = append(l.Planes, p)
 		p.Start()
 	}
 	l.CA = l.authority()
+}
+
+// seen is an address as machines reach it.
+func (l *Lab) seen(address string) string {
+	_, port, err := net.SplitHostPort(address)
+	l.must(err)
+	return net.JoinHostPort(l.options.Seen, port)
+}
+
+// gatewaySeen is where machines reach the gateway.
+func (l *Lab) gatewaySeen() string {
+	return "https://" + l.seen(strings.TrimPrefix(l.Gateway, "https://"))
 }
 
 // ClientOf speaks to one replica, and is patient while it is away.

@@ -44,26 +44,45 @@ type Machine struct {
 // Start starts everything but machines. The site's agent is the DHCP server of their network.
 func Start(t testing.TB) *Bench {
 	t.Helper()
+	return start(t, lab.Options{Host: netns.Address, SiteFlags: []string{
+		"--dhcp", "server", "--dhcp-interface", netns.Bridge, "--dhcp-range", "10.77.0.100-10.77.0.200", "--dhcp-no-ipv6", "--dhcp-unknown",
+		"--tftp", netns.Address + ":69", "--ipxe-dir", openAssets(t).IPXE,
+	}})
+}
+
+// seenByUser is this computer, as machines see it in the network that QEMU makes of a user's own connections.
+const seenByUser = "10.0.2.2"
+
+// StartUser is Start for machines whose network is QEMU's: it needs no rights and no namespace, and nobody but QEMU answers DHCP.
+// The ramdisk is there for virtual drives too. change may be nil.
+func StartUser(t testing.TB, change func(*lab.Options)) *Bench {
+	t.Helper()
+	o := lab.Options{Seen: seenByUser}
+	if change != nil {
+		change(&o)
+	}
+	return start(t, o, "--stub", openAssets(t).Stub, "--iso")
+}
+
+func start(t testing.TB, o lab.Options, ramdisk ...string) *Bench {
+	t.Helper()
 	b := &Bench{assets: openAssets(t), dir: t.TempDir()}
-	b.buildRamdisk(t)
-	b.Lab = lab.Start(t, lab.Options{
-		Host: netns.Address, Image: OSImage(t), Patience: patience, RamdiskWithin: 4 * time.Minute, Story: b.story,
-		PlaneFlags: []string{
-			"--ramdisk-kernel", "vmlinuz", "--ramdisk-initrd", "initramfs", "--ramdisk-arg", "console=ttyS0", "--ramdisk-arg", "panic=-1",
-			"--ramdisk-arg", "metal.lldp-wait=5s",
-		},
-		SiteFlags: []string{
-			"--boot-files", b.dir, "--dhcp", "server", "--dhcp-interface", netns.Bridge, "--dhcp-range", "10.77.0.100-10.77.0.200",
-			"--dhcp-no-ipv6", "--dhcp-unknown", "--tftp", netns.Address + ":69", "--ipxe-dir", b.assets.IPXE,
-		},
-	})
+	b.buildRamdisk(t, ramdisk...)
+	o.Image, o.Patience, o.RamdiskWithin, o.Story = OSImage(t), patience, 4*time.Minute, b.story
+	o.PlaneFlags = append(o.PlaneFlags,
+		"--ramdisk-kernel", "vmlinuz", "--ramdisk-initrd", "initramfs", "--ramdisk-arg", "console=ttyS0", "--ramdisk-arg", "panic=-1",
+		"--ramdisk-arg", "metal.lldp-wait=5s") // QEMU's own network has no switch
+	o.SiteFlags = append(o.SiteFlags, "--boot-files", b.dir)
+	b.Lab = lab.Start(t, o)
 	return b
 }
 
 // buildRamdisk makes kernel and initramfs of the distribution's kernel package, as an operator does.
-func (b *Bench) buildRamdisk(t testing.TB) {
+func (b *Bench) buildRamdisk(t testing.TB, more ...string) {
 	t.Helper()
-	c := exec.Command(lab.Path(t, "bcd"), "image", "build-ramdisk", "--kernel", b.assets.Kernel, "--modules", b.assets.Modules, "--out", b.dir)
+	c := exec.Command(lab.Path(t, "bcd"), append([]string{
+		"image", "build-ramdisk", "--kernel", b.assets.Kernel, "--modules", b.assets.Modules, "--out", b.dir,
+	}, more...)...)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v: %s", c.Args, err, out)
 	}
@@ -125,7 +144,7 @@ func (b *Bench) Enroll(m *Machine) {
 	})
 	b.must(err)
 	m.Node = n.ID
-	b.Nodes[m.Name] = n.ID
+	b.Enrolled(m.Name, n.ID)
 }
 
 // Disk is every byte of a disk, as if it had been taken out.

@@ -16,8 +16,13 @@ const (
 
 // bootFrom is where the firmware looks first.
 func bootFrom(b bmcsim.Boot) string {
-	if b.Enabled != "Disabled" && b.Target == "Hdd" {
-		return "disk"
+	if b.Enabled != "Disabled" {
+		switch b.Target {
+		case "Hdd":
+			return "disk"
+		case "Cd":
+			return "cd"
+		}
 	}
 	return "network"
 }
@@ -40,10 +45,11 @@ func (m *Machine) arguments(override bmcsim.Boot) []string {
 		add("-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+m.assets.UEFI())
 		add("-drive", "if=pflash,unit=1,format=raw,file="+m.variables())
 	}
-	network, disk := 0, 1
+	network, disk := 1, 2
 	if bootFrom(override) == "disk" {
-		network, disk = len(s.Disks), 0
+		network, disk = len(s.Disks)+1, 1
 	}
+	add(m.opticalArguments(bootFrom(override) == "cd")...)
 	netdev := s.Network + ",id=net0"
 	if s.Tap != nil {
 		netdev += ",fd=" + strconv.Itoa(tapFile)

@@ -116,14 +116,6 @@ func (m *Machine) SetBoot(b bmcsim.Boot) {
 	m.say("override " + b.Enabled + " " + b.Target + " " + b.Mode)
 }
 
-// SetMedia changes what is in a virtual drive.
-func (m *Machine) SetMedia(slot int, media bmcsim.Media) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.state.Media[slot] = media
-	m.say("virtual drive holds " + media.Image)
-}
-
 // Reset does what a Redfish reset type says. Of the power it tells the truth only: it returns once QEMU runs, or has ended.
 func (m *Machine) Reset(t bmcsim.ResetType) error {
 	m.mu.Lock()

@@ -78,12 +78,17 @@ func (m *Machine) press() {
 
 // Tell sends QEMU a command of its monitor, such as set_link.
 func (m *Machine) Tell(command string, arguments map[string]any) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tell(command, arguments)
+}
+
+// tell is Tell while the lock is held.
+func (m *Machine) tell(command string, arguments map[string]any) error {
 	text, err := json.Marshal(map[string]any{"execute": command, "arguments": arguments})
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.life == nil {
 		return fmt.Errorf("%s: the machine is off", command)
 	}
