@@ -7,7 +7,7 @@ import "slices"
 func Modules() []string {
 	return slices.Concat(
 		// What everything else may ask for.
-		[]string{"af_packet", "virtio_pci", "virtio_rng", "crc32c_generic", "crc32c_intel", "button", "evdev"},
+		[]string{"af_packet", "ipv6", "virtio_pci", "virtio_rng", "crc32c_generic", "crc32c_intel", "button", "evdev"},
 		// Storage.
 		[]string{
 			"nvme", "sd_mod", "sr_mod", "ahci", "ata_piix", "ata_generic", "virtio_blk", "virtio_scsi", "vmw_pvscsi", "hv_storvsc",

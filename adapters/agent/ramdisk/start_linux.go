@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,20 +30,34 @@ func Start(version, moduleList string) {
 	if host.log == nil {
 		host.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	for errors.Is(err, errPowerButton) {
-		host.log.Info("the machine is switched off")
-		host.log.Error("switch off", "error", powerOff())
-		time.Sleep(lastWords)
+	if !errors.Is(err, errPowerButton) {
+		host.log.Error("the machine starts anew", "in", lastWords.String(), "reason", err)
+		for _, i := range issuesOf(err) {
+			host.log.Error("wrong", "where", i.Path, "what", i.Message)
+		}
+		if host.pressedWithin(lastWords) {
+			err = errPowerButton
+		}
 	}
-	host.log.Error("the machine starts anew", "in", lastWords.String(), "reason", err)
-	for _, i := range issuesOf(err) {
-		host.log.Error("wrong", "where", i.Path, "what", i.Message)
+	for end := restart; ; time.Sleep(lastWords) {
+		if errors.Is(err, errPowerButton) {
+			host.log.Info("the machine is switched off")
+			end = powerOff
+		}
+		host.log.Error("the machine does not end", "error", end())
 	}
-	time.Sleep(lastWords)
-	for {
-		host.log.Error("restart", "error", restart())
-		time.Sleep(lastWords)
-	}
+}
+
+// pressedWithin waits, and tells whether the power button was pressed meanwhile.
+func (h *host) pressedWithin(d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	var pressed atomic.Bool
+	watchButtons(ctx, os.DirFS("/"), h.log, func() {
+		pressed.Store(true)
+		cancel()
+	})
+	return pressed.Load()
 }
 
 func issuesOf(err error) []fault.Issue {
