@@ -107,7 +107,8 @@ func nodeSentence(e node.Event) string {
 	case node.BMCLearned:
 		return learnedSentence(e)
 	case node.BMCChanged:
-		return "its BMC is reached at " + e.BMC.Address + " from now on, with " + string(e.BMC.Credentials) + " and trust " + string(e.BMC.TLS.Mode)
+		return "its BMC is reached at " + e.BMC.Address + " from now on, with " + string(e.BMC.Credentials) +
+			" and trust " + string(e.BMC.TLS.Mode)
 	}
 	return plainWords(e.EventType())
 }
