@@ -34,10 +34,13 @@ const (
 // authority is the fingerprint of metald's CA, as it said.
 func (l *Lab) authority() string {
 	l.T.Helper()
-	found := regexp.MustCompile(`authority=([0-9a-f]{64})`).FindStringSubmatch(l.Planes[0].Said())
-	if found == nil {
-		l.T.Fatal("metald does not tell its authority")
-	}
+	var found []string
+	l.must(Poll(startPatience, "metald to tell its authority", func() error { // it answers a moment before it says that it does
+		if found = regexp.MustCompile(`authority=([0-9a-f]{64})`).FindStringSubmatch(l.Planes[0].Said()); found == nil {
+			return fault.New(fault.NotFound, "it has not said it")
+		}
+		return nil
+	}))
 	return found[1]
 }
 
