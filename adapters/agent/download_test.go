@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/better-compute/metal/adapters/netboot"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 )
@@ -399,5 +402,45 @@ func TestAnImageThatChangesOnItsWay(t *testing.T) {
 	}
 	if !bytes.Equal(begins(), content[:mib]) {
 		t.Error("the disk was touched for an image that is not there")
+	}
+}
+
+// filling is a site's cache that has the image only after it was asked a few times.
+type filling struct {
+	path  string
+	asked int
+}
+
+func (f *filling) Get(context.Context, string, string) (*os.File, error) {
+	if f.asked++; f.asked <= 3 {
+		return nil, fault.New(fault.Unavailable, "the image is being fetched")
+	}
+	return os.Open(f.path)
+}
+
+// The site's cache lets a machine wait for what it has not got yet, and gives the rest to one whose connection broke off.
+func TestADownloadFromTheSitesCache(t *testing.T) {
+	content := pattern(2*mib + 9)
+	images := &filling{path: filepath.Join(t.TempDir(), "image")}
+	check(t, os.WriteFile(images.path, content, 0o600))
+	site := &netboot.Server{Entries: netboot.NewEntries(time.Now), Images: images, Logger: slog.New(slog.DiscardHandler)}
+	handler := site.Handler()
+	l := newLibrary(t, content)
+	l.answer = func(w http.ResponseWriter, r *http.Request, n int) {
+		if n == 4 {
+			w = &cut{w, mib}
+		}
+		r.URL.Path = "/images/sha256:" + strings.Repeat("a", 64)
+		handler.ServeHTTP(w, r)
+	}
+	p := hasty
+	p.Nothing = time.Nanosecond // whoever is told to come again is patient all the same
+	d := l.fetch(t, t.Context(), p)
+	check(t, d.begin())
+	d.Nothing = hasty.Nothing
+	got, err := io.ReadAll(d)
+	isWhole(t, l, got, err)
+	if asked := l.asked(); !slices.Equal(asked, []string{"", "", "", "", fmt.Sprintf("bytes=%d-", mib)}) {
+		t.Errorf("asked for %q", asked)
 	}
 }
