@@ -233,3 +233,30 @@ device /lib/modules/kernel/bad.ko - pci:v00001AF4d*sv*
 		t.Error(diff, m.count())
 	}
 }
+
+// Who is not the gateway does not set the clock, and is not asked again; one that is away is asked until it answers.
+func TestTheTimeOfNobody(t *testing.T) {
+	other := httptest.NewUnstartedServer(http.NotFoundHandler())
+	other.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	other.StartTLS()
+	defer other.Close()
+	l := life("", time.Hour)
+	l.SetClock = func(time.Time) { t.Error("the clock is set") }
+	l.Settings.Gateway = other.URL
+	l.learnTime(t.Context())
+
+	l.Settings.Gateway = "https://127.0.0.1:1"
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.learnTime(ctx)
+	}()
+	select {
+	case <-ended:
+		t.Error("it is not asked again")
+	case <-time.After(50 * time.Millisecond):
+	}
+	cancel()
+	<-ended
+}
