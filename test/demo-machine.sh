@@ -38,7 +38,7 @@ say 'A control plane, and the agent of a site. Both are reached by the machine u
 began=$SECONDS
 show metald dev --gateway-url "https://$seen:$gateway_port" --gateway-name 127.0.0.1
 starts metald metald dev --data-dir "$dir/data" --listen 127.0.0.1:0 --gateway-listen "127.0.0.1:$gateway_port" --log-level warn \
-	--gateway-url "https://$seen:$gateway_port" --gateway-name 127.0.0.1 --gateway-name "$seen" --ramdisk-arg console=ttyS0 --ramdisk-arg panic=-1 --ramdisk-arg quiet --ramdisk-arg metal.lldp-wait=5s
+	--gateway-url "https://$seen:$gateway_port" --gateway-name 127.0.0.1 --gateway-name "$seen" --ramdisk-arg console=ttyS0 --ramdisk-arg panic=-1 --ramdisk-arg no_timer_check --ramdisk-arg quiet --ramdisk-arg metal.lldp-wait=5s
 until_true 60 'metald is not up' grep -q '^Ctrl-C' "$dir/metald.out"
 METAL_URL="$(awk '$1 == "address" {print $2}' "$dir/metald.out")"
 export METAL_URL METAL_TOKEN_FILE="$dir/data/admin-token"

@@ -79,7 +79,7 @@ func build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-o", dir+"/", "./cmd/...")
+	c := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", dir+"/", "./cmd/...")
 	c.Dir, c.Env = strings.TrimSpace(string(root)), append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", errors.Join(fmt.Errorf("%w: %s", err, out), os.RemoveAll(dir))

@@ -17,9 +17,21 @@ import (
 
 func TestMain(m *testing.M) { netns.Main(func() { lab.Main(m) }) }
 
+// places are for tests with one machine, which take turns in pairs. Those whose machines are on the bridge come before them, each
+// alone: the bridge has one DHCP server.
+var places = make(chan struct{}, 2)
+
+func sideBySide(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	places <- struct{}{}
+	t.Cleanup(func() { <-places })
+}
+
 // The image is one that firmware starts, before anything of the product has to do with it: an OS without a config drive says
 // so, and switches its machine off.
 func TestFirmwareStartsTheImage(t *testing.T) {
+	sideBySide(t)
 	m, err := qemu.New(openAssets(t), t.TempDir(), qemu.Spec{
 		Name: "m", Serial: "LAB-0", UUID: "6f1c0000-0000-4000-8000-000000000000", MAC: "52:54:00:6c:00:01", MemoryMiB: 512, UEFI: true,
 		Network: "user", Disks: []qemu.Disk{{Serial: "DISK-0", Bytes: 64 << 20}},

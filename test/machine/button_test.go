@@ -19,6 +19,7 @@ import (
 // An orderly shutdown is what a controller is asked for first: the ramdisk switches its machine off in order, though its
 // gateway is out of reach.
 func TestThePowerButtonEndsTheRamdisk(t *testing.T) {
+	sideBySide(t)
 	a, dir := openAssets(t), t.TempDir()
 	build := exec.Command(lab.Path(t, "bcd"), "image", "build-ramdisk", "--kernel", a.Kernel, "--modules", a.Modules, "--out", dir)
 	if out, err := build.CombinedOutput(); err != nil {
@@ -29,7 +30,7 @@ func TestThePowerButtonEndsTheRamdisk(t *testing.T) {
 		Network: "user", Disks: []qemu.Disk{{Serial: "DISK-0", Bytes: 64 << 20}},
 		Arguments: []string{
 			"-kernel", filepath.Join(dir, "vmlinuz"), "-initrd", filepath.Join(dir, "initramfs"), "-append",
-			"console=ttyS0 panic=-1 metal.gateway=https://10.0.2.2:1 metal.site=http://10.0.2.2:1 metal.ref=r metal.ca=" + strings.Repeat("a", 64),
+			kernelArguments + " metal.gateway=https://10.0.2.2:1 metal.site=http://10.0.2.2:1 metal.ref=r metal.ca=" + strings.Repeat("a", 64),
 		},
 	})
 	if err != nil {

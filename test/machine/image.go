@@ -47,7 +47,7 @@ func OSImage(t testing.TB) []byte {
 	if osImage.bytes == nil {
 		root, err := repository()
 		if err == nil {
-			osImage.bytes, err = osimage.OS(t.Context(), root, openAssets(t), imageMiB, "console=ttyS0 panic=-1")
+			osImage.bytes, err = osimage.OS(t.Context(), root, openAssets(t), imageMiB, kernelArguments)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -47,20 +47,38 @@ func isWiped(t *testing.T, b *Bench, m *Machine) {
 	}
 }
 
-// Firmware of the old kind, network boot, wipe, image, kexec; and back.
-func TestALifeUnderBIOS(t *testing.T) {
+// Two machines side by side have lives: there are no more than two processors to emulate them on.
+func TestLives(t *testing.T) {
 	b := Start(t)
-	m := b.Add(func(*qemu.Spec) {})
-	ready(t, b, m)
-	deployed(t, b, m)
-	released(t, b, m, "quick")
+	old := b.Add(func(*qemu.Spec) {})
+	modern := b.Add(func(s *qemu.Spec) { s.UEFI, s.Disks[0].NVMe = true, true })
+	late := b.Add(func(s *qemu.Spec) { s.Arguments = append(s.Arguments, "-rtc", "base=2041-05-06T07:08:09") })
+	t.Run("side by side", func(t *testing.T) {
+		t.Run("BIOS", func(t *testing.T) {
+			t.Parallel()
+			lifeUnderBIOS(t, b.on(t), old)
+			// A clock that is years ahead makes every certificate look expired: the machine takes the gateway's time, and joins.
+			ready(t, b.on(t), late)
+		})
+		t.Run("UEFI", func(t *testing.T) {
+			t.Parallel()
+			lifeUnderUEFI(t, b.on(t), modern)
+		})
+	})
 	b.Verify()
 }
 
+// Firmware of the old kind, network boot, wipe, image, kexec; and back.
+func lifeUnderBIOS(t *testing.T, b *Bench, m *Machine) {
+	t.Helper()
+	ready(t, b, m)
+	deployed(t, b, m)
+	released(t, b, m, "quick")
+}
+
 // Firmware of the new kind, a disk of the kind that erases itself, and the OS started once more, by the firmware.
-func TestALifeUnderUEFI(t *testing.T) {
-	b := Start(t)
-	m := b.Add(func(s *qemu.Spec) { s.UEFI, s.Disks[0].NVMe = true, true })
+func lifeUnderUEFI(t *testing.T, b *Bench, m *Machine) {
+	t.Helper()
 	ready(t, b, m)
 	deployed(t, b, m)
 
@@ -75,15 +93,6 @@ func TestALifeUnderUEFI(t *testing.T) {
 		t.Errorf("the OS says %q, and the machine had %d starts, then %d", said, starts, m.State().Boots)
 	}
 	released(t, b, m, "secure-erase")
-	b.Verify()
-}
-
-// A clock that is years ahead makes every certificate look expired: the machine takes the gateway's time, and joins.
-func TestAMachineWhoseClockIsWrong(t *testing.T) {
-	b := Start(t)
-	m := b.Add(func(s *qemu.Spec) { s.Arguments = append(s.Arguments, "-rtc", "base=2041-05-06T07:08:09") })
-	ready(t, b, m)
-	b.Verify()
 }
 
 // ready hands a machine with a used disk over.

@@ -15,7 +15,7 @@ import (
 // Nobody tells the machine what to boot from the network: its controller reads an image that the site's agent has made for it,
 // and the firmware starts that, each time by an override for once.
 func TestALifeByVirtualMedia(t *testing.T) {
-	t.Parallel()
+	sideBySide(t)
 	b := StartUser(t, func(o *lab.Options) {
 		o.Profiles = func(step map[string]any) {
 			if step["use"] == "metal.ensureRamdisk" {
@@ -41,13 +41,13 @@ func isEjected(t *testing.T, b *Bench, m *Machine, times int) {
 		t.Errorf("the virtual drive still holds %+v", media)
 	}
 	var filled int
-	for _, line := range strings.Split(m.Story(0), "\n") {
+	for _, line := range strings.Split(m.History(), "\n") {
 		if strings.Contains(line, "virtual drive holds http://") && strings.HasSuffix(line, "/ramdisk.iso") {
 			filled++
 		}
 	}
 	if filled != times {
-		t.Errorf("the virtual drive was filled %d times, not %d:\n%s", filled, times, m.Story(0))
+		t.Errorf("the virtual drive was filled %d times, not %d:\n%s", filled, times, m.History())
 	}
 	medium, err := os.ReadFile(m.MediaFile())
 	if err != nil {

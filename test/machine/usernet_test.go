@@ -11,7 +11,7 @@ import (
 
 // The network is QEMU's own, which anybody may use: its DHCP server names the machine's script, iPXE of the network card gets it.
 func TestALifeInAUsersNetwork(t *testing.T) {
-	t.Parallel()
+	sideBySide(t)
 	b := StartUser(t, nil)
 	m := b.Add(func(s *qemu.Spec) { s.Network = "user,bootfile=" + netboot.ScriptURL(b.Boot, s.MAC) })
 	ready(t, b, m)

@@ -91,7 +91,7 @@ func run(ctx context.Context, out io.Writer, o options) error {
 
 // serveImage makes the OS and serves it.
 func serveImage(ctx context.Context, a assets.Assets, o options) (*httptest.Server, error) {
-	image, err := osimage.OS(ctx, o.repository, a, imageMiB, "console=ttyS0 panic=-1 quiet")
+	image, err := osimage.OS(ctx, o.repository, a, imageMiB, "console=ttyS0 panic=-1 no_timer_check quiet")
 	if err != nil {
 		return nil, err
 	}

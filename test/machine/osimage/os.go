@@ -35,7 +35,7 @@ func OS(ctx context.Context, repository string, a assets.Assets, size int, argum
 	if err != nil {
 		return nil, err
 	}
-	uki, err := UKI(stub, kernel, initrd.Bytes(), arguments)
+	uki, err := bootimage.Unified(stub, kernel, initrd.Bytes(), arguments)
 	if err != nil {
 		return nil, err
 	}

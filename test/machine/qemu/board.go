@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/better-compute/metal/adapters/sim/bmcsim"
 	"github.com/better-compute/metal/test/machine/assets"
@@ -47,13 +48,15 @@ type Machine struct {
 	life    *life
 	changed chan struct{}
 	history []string
+	began   time.Time
+	took    time.Duration // of processors, by what has ended
 }
 
 var _ bmcsim.Board = (*Machine)(nil)
 
 // New makes a machine that is off, its empty disks in dir.
 func New(a assets.Assets, dir string, spec Spec) (*Machine, error) {
-	m := &Machine{spec: spec, assets: a, dir: dir, changed: make(chan struct{})}
+	m := &Machine{spec: spec, assets: a, dir: dir, changed: make(chan struct{}), began: time.Now()}
 	m.state.Boot = bmcsim.Boot{Enabled: "Disabled", Target: "None", Mode: "Legacy"}
 	if spec.UEFI {
 		m.state.Boot.Mode = "UEFI"
@@ -153,7 +156,7 @@ func (m *Machine) Reset(t bmcsim.ResetType) error {
 
 // say notes what happened. The lock is held.
 func (m *Machine) say(text string) {
-	m.history = append(m.history, text)
+	m.history = append(m.history, fmt.Sprintf("%6.1f s, %5.1f of a processor: %s", time.Since(m.began).Seconds(), m.took.Seconds(), text))
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -165,12 +168,16 @@ func (m *Machine) Changed() <-chan struct{} {
 	return m.changed
 }
 
+// History is what happened to the machine: when, and how much of a processor it had taken up to its last start.
+func (m *Machine) History() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.spec.Name + ":\n  " + strings.Join(m.history, "\n  ")
+}
+
 // Story is what happened to the machine, and what QEMU and the machine itself said of it: for a test that failed.
 func (m *Machine) Story(lines int) string {
-	m.mu.Lock()
-	history := strings.Join(m.history, "\n  ")
-	m.mu.Unlock()
-	return fmt.Sprintf("%s:\n  %s\nQEMU:\n%s\nconsole:\n%s", m.spec.Name, history, tail(m.complaints(), lines), tail(m.ConsoleFile(), lines))
+	return fmt.Sprintf("%s\nQEMU:\n%s\nconsole:\n%s", m.History(), tail(m.complaints(), lines), tail(m.ConsoleFile(), lines))
 }
 
 func tail(name string, lines int) string {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,7 @@ type life struct {
 	monitor net.Conn
 	ended   chan struct{} // the process is gone
 	reason  string        // why the machine stopped, as QEMU says; read once ended is closed
+	took    time.Duration // of processors; as reason
 }
 
 // powerOn starts QEMU. A boot override for once is used up by it. The lock is held.
@@ -50,7 +52,7 @@ func (m *Machine) watch(l *life) {
 	if m.life != l {
 		return // the power was cut
 	}
-	m.life, m.state.On = nil, false
+	m.life, m.state.On, m.took = nil, false, m.took+l.took
 	m.say("ended: " + l.reason)
 	if l.reason == "guest-reset" {
 		_ = m.powerOn() // an error is in the history, and the machine is off
@@ -66,6 +68,7 @@ func (m *Machine) cutPower() {
 	m.life, m.state.On = nil, false
 	_ = l.process.Kill() // it may have ended
 	<-l.ended
+	m.took += l.took
 	m.say("power cut")
 }
 
@@ -142,6 +145,7 @@ func (l *life) run(c *exec.Cmd, started chan<- error) {
 	read := make(chan string, 1)
 	go func() { read <- reason(l.monitor) }()
 	err = c.Wait()
+	l.took = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 	l.reason = <-read // the monitor's end closes with the process
 	if l.reason == "" {
 		l.reason = fmt.Sprintf("QEMU ended: %v", err)
