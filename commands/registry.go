@@ -3,6 +3,7 @@ package commands
 import (
 	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/bootlease"
 	"github.com/better-compute/metal/domain/claim"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/image"
@@ -19,7 +20,7 @@ import (
 // Registry knows every event of every aggregate. An error is a name that two of them use.
 func Registry() (*event.Registry, error) {
 	return event.NewRegistry(
-		agent.Events, agentcommand.Events, claim.Events, image.Events, image.PublicEvents, jointoken.Events,
+		agent.Events, agentcommand.Events, bootlease.Events, claim.Events, image.Events, image.PublicEvents, jointoken.Events,
 		node.Events, pool.Events, principal.Events, profile.Events, site.Events, tenant.Events, workflow.Events,
 	)
 }

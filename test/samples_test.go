@@ -17,6 +17,7 @@ import (
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/bootlease"
 	"github.com/better-compute/metal/domain/claim"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/id"
@@ -103,6 +104,8 @@ func fold(t *testing.T, e event.Event) {
 		agent.Evolve(agent.State{}, e)
 	case agentcommand.Event:
 		agentcommand.Evolve(agentcommand.State{}, e)
+	case bootlease.Event:
+		bootlease.Evolve(bootlease.State{}, e)
 	case image.Event:
 		image.Evolve(image.State{}, e)
 	case image.PublicEvent:
@@ -143,7 +146,7 @@ func indented(t *testing.T, e event.Event) []byte {
 func writeMissing(t *testing.T, registry *event.Registry) {
 	t.Helper()
 	for _, table := range [][]event.Spec{
-		agent.Events, agentcommand.Events, claim.Events, image.Events, image.PublicEvents, jointoken.Events,
+		agent.Events, agentcommand.Events, bootlease.Events, claim.Events, image.Events, image.PublicEvents, jointoken.Events,
 		node.Events, pool.Events, principal.Events, profile.Events, site.Events, tenant.Events, workflow.Events,
 	} {
 		for _, row := range table {

@@ -287,6 +287,9 @@ func (a *runner) mustReopen() bool {
 
 // shutDown ends what runs, within the grace, and tells the gateway that the agent is gone.
 func (a *runner) shutDown(ctx context.Context) {
+	if !errors.Is(context.Cause(ctx), ErrGone) {
+		a.giveBootBack(ctx)
+	}
 	done := make(chan struct{})
 	go func() {
 		a.working.Wait()

@@ -45,7 +45,8 @@ type Options struct {
 	Version string
 	Name    string
 	Kinds   map[agentcommand.KindName]Handler
-	Room    int // how many orders at once: 1 for a machine, more for a site
+	Room    int         // how many orders at once: 1 for a machine, more for a site
+	Boot    *BootServer // of a site agent: the network boot that it would serve; nil: none
 	Backoff Backoff
 	Now     func() time.Time
 	Grace   time.Duration // how long orders may go on after Run's context has ended; default: 10 s

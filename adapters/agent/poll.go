@@ -18,6 +18,9 @@ const (
 // until it has room again.
 func (a *runner) pollOnce(ctx context.Context, session protocol.SessionAnswer) error {
 	wait := time.Duration(session.PollSeconds * float64(time.Second))
+	if a.Boot != nil {
+		wait = min(wait, leasePoll)
+	}
 	room := a.book.free(a.Room)
 	if room == 0 {
 		if a.waitForRoom(ctx, min(heartbeat, max(wait/3, time.Second))) {
@@ -28,12 +31,13 @@ func (a *runner) pollOnce(ctx context.Context, session protocol.SessionAnswer) e
 	asked := time.Now()
 	var answer protocol.PollAnswer
 	err := a.link.call(ctx, protocol.PathPoll, protocol.PollRequest{
-		BootID: a.bootID, WaitSeconds: wait.Seconds(), Room: room, Doing: a.book.doing(),
+		BootID: a.bootID, WaitSeconds: wait.Seconds(), Room: room, Doing: a.book.doing(), Boot: a.Boot.offer(),
 	}, &answer, wait+callWithin)
 	if err != nil {
 		return err
 	}
 	a.Heard(time.Time{})
+	a.bootHeard(answer.Boot, asked)
 	for _, id := range answer.Cancel {
 		a.book.abandon(id)
 	}

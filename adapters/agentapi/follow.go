@@ -6,6 +6,7 @@ import (
 
 	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/bootlease"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
@@ -21,7 +22,7 @@ const (
 )
 
 // followed is what the gateway reads of the log.
-var followed = append(projections.Types(agent.Events), agentqueue.Consumes...)
+var followed = append(projections.Types(agent.Events, bootlease.Events), agentqueue.Consumes...)
 
 // follow keeps the queue and the cache of agents level with the log until ctx ends.
 func (g *Gateway) follow(ctx context.Context) {
@@ -79,9 +80,14 @@ func (g *Gateway) away(ctx context.Context, err error) {
 
 func (g *Gateway) take(events []event.Recorded) {
 	for _, e := range events {
-		if e.Stream.Category() == agent.Category {
+		switch e.Stream.Category() {
+		case agent.Category:
 			g.known.forget(e.Stream.ID())
 			g.queue.nudge(e.Stream.ID()) // its poll looks again whether it may go on
+		case bootlease.Category:
+			if holder := g.leases.follow(e); !id.IsZero(holder) {
+				g.queue.nudge(holder.String())
+			}
 		}
 	}
 	g.queue.apply(events, g.Clock())

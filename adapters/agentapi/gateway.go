@@ -21,6 +21,7 @@ import (
 	"github.com/better-compute/metal/adapters/pki"
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/agent"
+	"github.com/better-compute/metal/domain/bootlease"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/node"
@@ -36,6 +37,9 @@ type Secrets interface {
 // Presence keeps signs of life, which are no events.
 type Presence interface {
 	Write(ctx context.Context, contacts []agents.Contact, progress []agents.Progress) error
+	// SwapBootLeases writes each lease if nobody has written it since it was read, by its revision, and tells how they and those
+	// of the sites in look stand.
+	SwapBootLeases(ctx context.Context, next []bootlease.Lease, look []id.Site) ([]bootlease.Standing, error)
 }
 
 // Observer is told what the gateway does, for meters. Its methods return at once.
@@ -44,6 +48,7 @@ type Observer interface {
 	Refused(code string)                           // a join, by its error code
 	HandedOut(kind string)                         // an order, also one that is given again
 	Settled(kind string, status string, err error) // a result; err is why it was refused
+	BootLease(change string)                       // taken or released
 }
 
 // Config is what a gateway needs.
@@ -105,6 +110,7 @@ func (nobody) Served(string, int, time.Duration) {}
 func (nobody) Refused(string)                    {}
 func (nobody) HandedOut(string)                  {}
 func (nobody) Settled(string, string, error)     {}
+func (nobody) BootLease(string)                  {}
 
 // Gateway answers agents. It is made by New and ended by Close.
 type Gateway struct {
@@ -112,6 +118,7 @@ type Gateway struct {
 	queue    *queue
 	known    *agentCache
 	presence *presence
+	leases   *leases
 	attempts *limiter[netip.Prefix] // joins that failed
 	changes  *limiter[id.Agent]     // what makes events of an agent's stream
 	router   http.Handler
@@ -131,7 +138,7 @@ func New(c Config) (*Gateway, error) {
 	c = c.complete()
 	ctx, end := context.WithCancel(context.Background())
 	g := &Gateway{
-		Config: c, queue: newQueue(), known: newAgentCache(), presence: newPresence(),
+		Config: c, queue: newQueue(), known: newAgentCache(), presence: newPresence(), leases: newLeases(),
 		attempts: newLimiter[netip.Prefix](c.FailedJoins, time.Second), changes: newLimiter[id.Agent](changeBurst, changeRefill),
 		loaded: make(chan struct{}), closing: make(chan struct{}), end: end,
 	}
@@ -139,6 +146,7 @@ func New(c Config) (*Gateway, error) {
 	g.parts.Go(func() { g.follow(ctx) })
 	g.parts.Go(func() { g.sweep(ctx) })
 	g.parts.Go(func() { g.flush(ctx) })
+	g.parts.Go(func() { g.keepLeases(ctx) })
 	return g, nil
 }
 
@@ -176,6 +184,9 @@ func (g *Gateway) TLSConfig(names ...string) *tls.Config {
 
 // Waiting is how many polls wait, for meters.
 func (g *Gateway) Waiting() int { return g.queue.waiting() }
+
+// Boots is at how many sites an agent that polls here serves network boot, for meters.
+func (g *Gateway) Boots() int { return g.leases.holding(g.Clock()) }
 
 // Drain answers every poll that waits and every later one at once, so that the server can shut down.
 func (g *Gateway) Drain() { g.once.Do(func() { close(g.closing) }) }

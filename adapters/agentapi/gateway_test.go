@@ -319,7 +319,8 @@ func TestTwoGatewaysGiveEachOrderOnce(t *testing.T) {
 	}
 	for i := range orders {
 		w.ask(n, "k"+string(rune('A'+i)), func(r *agentcommand.Requested) {
-			r.Kind, r.Role, r.Payload = agentcommand.BootEntryClear, agentcommand.RoleSite, json.RawMessage(`{"nodeId":"x"}`)
+			r.Kind, r.Role = agentcommand.SiteHTTPProxy, agentcommand.RoleSite
+			r.Payload = json.RawMessage(`{"method":"GET","url":"http://10.0.0.1/"}`)
 		})
 	}
 	seen := map[string]int{}

@@ -31,24 +31,37 @@ func (g *Gateway) poll(ctx context.Context, who caller, in protocol.PollRequest)
 		return protocol.PollAnswer{}, errTooMany
 	}
 	in.Room, in.Doing = min(in.Room, maxRoom), commandIDs(in.Doing)
+	asked, most := g.Clock(), g.PollMax
 	contact := agents.Contact{Agent: who.ID, BootID: in.BootID, Role: who.Role, Doing: in.Doing}
-	g.presence.touch(contact, g.Clock())
+	if who.Role == agent.RoleSite {
+		if contact.Boot = g.offered(ctx, who, in, asked); contact.Boot != "" {
+			most = min(most, bootPoll)
+			defer func() {
+				if ctx.Err() != nil {
+					g.leases.gone(who, asked)
+				}
+			}()
+		}
+	}
+	g.presence.touch(contact, asked)
 	waiting := g.queue.wait(who.ID.String(), homeOf(who.State))
 	defer g.queue.done(waiting)
-	until := time.Now().Add(min(seconds(in.WaitSeconds), g.PollMax))
+	until := time.Now().Add(min(seconds(in.WaitSeconds), most))
 	if !g.ready(ctx, until) {
-		return protocol.PollAnswer{Orders: []protocol.Order{}}, ctx.Err()
+		return protocol.PollAnswer{Orders: []protocol.Order{}, Boot: g.lease(who, in.BootID, asked)}, ctx.Err()
 	}
 	answer, err := g.attend(ctx, who, in, waiting, until)
 	if err == nil {
 		g.presence.touch(contact, g.Clock())
 	}
+	answer.Boot = g.lease(who, in.BootID, asked)
 	return answer, err
 }
 
 // attend looks for orders, and waits for news where there are none.
 func (g *Gateway) attend(ctx context.Context, who caller, in protocol.PollRequest, waiting *poll, until time.Time,
 ) (protocol.PollAnswer, error) {
+	before, _ := g.leases.serving(who, in.BootID, g.Clock())
 	for {
 		again, err := g.authenticate(ctx, who.ID, who.certificate.Fingerprint, agent.State.Authenticates)
 		if err == nil {
@@ -66,6 +79,8 @@ func (g *Gateway) attend(ctx context.Context, who caller, in protocol.PollReques
 		if answer.Orders, err = g.handOut(ctx, who, in); err != nil {
 			return answer, err
 		}
+		now, _ := g.leases.serving(who, in.BootID, g.Clock())
+		news = news || now != before // what it is to serve is told at once
 		left := time.Until(until)
 		if len(answer.Orders) > 0 || news || left <= 0 || !g.sleep(ctx, waiting, g.nap(who, in, left)) {
 			return answer, ctx.Err()
@@ -78,7 +93,7 @@ func (g *Gateway) nap(who caller, in protocol.PollRequest, left time.Duration) t
 	if in.Room <= 0 {
 		return left
 	}
-	due := g.queue.next(who.ID.String(), in.BootID, in.Doing, g.Redeliver)
+	due := g.queue.next(who.ID.String(), in.BootID, homeOf(who.State), g.turn(who, in.BootID), in.Doing, g.Redeliver)
 	if due.IsZero() {
 		return left
 	}
@@ -148,7 +163,7 @@ func (g *Gateway) over(ctx context.Context, who caller, in protocol.PollRequest)
 
 // handOut gives the agent what it has room for. Orders are appended at once, each on its own: of two gateways one gets it.
 func (g *Gateway) handOut(ctx context.Context, who caller, in protocol.PollRequest) ([]protocol.Order, error) {
-	ids := g.queue.take(who.ID.String(), in.BootID, homeOf(who.State), in.Room, in.Doing, g.Clock(), g.Redeliver)
+	ids := g.queue.take(who.ID.String(), in.BootID, homeOf(who.State), g.turn(who, in.BootID), in.Room, in.Doing, g.Clock(), g.Redeliver)
 	if len(ids) == 0 {
 		return []protocol.Order{}, nil
 	}
@@ -201,9 +216,20 @@ func (g *Gateway) offer(ctx context.Context, who caller, bootID, text string) (*
 	if done.State.Status.Settled() { // its deadline had passed
 		return nil, nil
 	}
+	if done.State.Kind.Boots() && g.stale(ctx, who, bootID, text) {
+		return nil, nil
+	}
 	g.queue.release(text, given, g.Clock())
 	g.Observer.HandedOut(string(done.State.Kind))
 	return orderOf(done.State), nil
+}
+
+// turn is what of its home's orders an agent may have now.
+func (g *Gateway) turn(who caller, bootID string) turn {
+	if who.Role != agent.RoleSite {
+		return turn{}
+	}
+	return g.leases.turn(who, bootID, g.Clock())
 }
 
 func orderOf(s agentcommand.State) *protocol.Order {

@@ -42,7 +42,8 @@ func (p *presence) touch(c agents.Contact, now time.Time) {
 	defer p.mu.Unlock()
 	h := p.of(c.Agent)
 	before := h.contact
-	if before.BootID != c.BootID || before.Role != c.Role || before.Closed != c.Closed || !slices.Equal(before.Doing, c.Doing) {
+	if before.BootID != c.BootID || before.Role != c.Role || before.Closed != c.Closed || before.Boot != c.Boot ||
+		!slices.Equal(before.Doing, c.Doing) {
 		h.written = time.Time{}
 	}
 	h.contact, h.at = c, now

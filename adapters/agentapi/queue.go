@@ -30,6 +30,7 @@ type order struct {
 	taken    bool      // a poll of this process is handing it out
 	gone     bool      // another process has it, which the log will tell soon
 	offered  time.Time // when it was last given to the agent; zero: this process did not
+	since    time.Time // when this process heard of it; zero: it was there before
 	position event.Position
 }
 
@@ -88,7 +89,7 @@ func (q *queue) fold(e event.Recorded, now time.Time) {
 	if o == nil {
 		row := (*agentqueue.Row)(nil).With(e)
 		if row != nil {
-			q.set(&order{row: *row, position: e.Position})
+			q.set(&order{row: *row, position: e.Position, since: now})
 		}
 		return
 	}
@@ -101,7 +102,7 @@ func (q *queue) fold(e event.Recorded, now time.Time) {
 		q.wakeAgent(o.row.Agent) // it may have to stop
 		return
 	}
-	next := &order{row: *row, position: e.Position, taken: o.taken, offered: o.offered}
+	next := &order{row: *row, position: e.Position, taken: o.taken, offered: o.offered, since: o.since}
 	if next.row.Agent != "" && next.offered.IsZero() { // another gateway gave it out: it is given time to arrive
 		next.offered = now
 	}
@@ -207,7 +208,8 @@ func (q *queue) waiting() int {
 
 // take reserves up to room orders for a boot of an agent, oldest first: those that nobody has, and those that it was given
 // and never acknowledged, which may not have arrived. Orders that it says it works on are not given again.
-func (q *queue) take(agent, bootID string, home place, room int, doing []string, now time.Time, patience time.Duration) []string {
+func (q *queue) take(agent, bootID string, home place, t turn, room int, doing []string, now time.Time, patience time.Duration,
+) []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var found []*order
@@ -218,7 +220,7 @@ func (q *queue) take(agent, bootID string, home place, room int, doing []string,
 		}
 	}
 	for _, o := range q.places[home] {
-		if !o.taken && !o.gone {
+		if from, ok := t.from(o); ok && !now.Before(from) && !o.taken && !o.gone {
 			found = append(found, o)
 		}
 	}
@@ -361,8 +363,8 @@ func (q *queue) overdue(now time.Time) []string {
 	return late
 }
 
-// next is when an order of the agent is due to be offered again; zero: none is.
-func (q *queue) next(agent, bootID string, doing []string, patience time.Duration) time.Time {
+// next is when an order is due to be offered to the agent, again or because its turn comes; zero: none is.
+func (q *queue) next(agent, bootID string, home place, t turn, doing []string, patience time.Duration) time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var due time.Time
@@ -371,6 +373,14 @@ func (q *queue) next(agent, bootID string, doing []string, patience time.Duratio
 			continue
 		}
 		if at := o.offered.Add(patience); due.IsZero() || at.Before(due) {
+			due = at
+		}
+	}
+	if !t.second {
+		return due
+	}
+	for _, o := range q.places[home] {
+		if at, ok := t.from(o); ok && !o.taken && !o.gone && (due.IsZero() || at.Before(due)) {
 			due = at
 		}
 	}

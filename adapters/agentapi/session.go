@@ -43,7 +43,7 @@ func (g *Gateway) fence(ctx context.Context, state agent.State) {
 }
 
 // closeSession notes that the agent leaves on purpose. Its orders stay: it may come back in the same boot.
-func (g *Gateway) closeSession(_ context.Context, who caller, in protocol.CloseRequest) (empty, error) {
+func (g *Gateway) closeSession(ctx context.Context, who caller, in protocol.CloseRequest) (empty, error) {
 	if err := who.inSession(in.BootID); err != nil {
 		return empty{}, err
 	}
@@ -52,5 +52,9 @@ func (g *Gateway) closeSession(_ context.Context, who caller, in protocol.CloseR
 		reason = "closed"
 	}
 	g.presence.touch(agents.Contact{Agent: who.ID, BootID: in.BootID, Role: who.Role, Closed: reason}, g.Clock())
+	if who.Role == agent.RoleSite {
+		g.leases.note(who, in.BootID, "", g.Clock())
+		g.release(ctx, who, reason)
+	}
 	return empty{}, nil
 }

@@ -118,5 +118,11 @@ func agentOf(v agents.View) contract.Agent {
 	if v.LastContact != nil {
 		out.LastContact = moment(*v.LastContact)
 	}
+	if v.BootURL != "" {
+		out.Boot = &contract.AgentBoot{URL: v.BootURL}
+		if v.BootUntil != nil {
+			out.Boot.Until = moment(*v.BootUntil)
+		}
+	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/better-compute/metal/domain/principal"
 	"github.com/better-compute/metal/domain/site"
 	"github.com/better-compute/metal/projections"
+	"github.com/better-compute/metal/projections/agents"
 	"github.com/better-compute/metal/projections/authz"
 )
 
@@ -80,12 +81,17 @@ func (a *API) listSites(ctx context.Context, in *listSites) (*answer, error) {
 	if err := wrong.err(); err != nil {
 		return nil, err
 	}
-	return listOf(ctx, a, in.Fresh, in.Paging, func(who *Identity) ([]authz.Site, string, error) {
-		return narrowed(ctx, a, who, within, principal.SitesRead, in.Cursor == "",
+	return listOf(ctx, a, in.Fresh, in.Paging, func(who *Identity) ([]contract.Site, string, error) {
+		found, next, err := narrowed(ctx, a, who, within, principal.SitesRead, in.Cursor == "",
 			func(s projections.Scope) ([]authz.Site, string, error) {
 				return authz.ListSites(ctx, a.db, s, authz.Around{Tenant: within.tenant}, in.page())
 			})
-	}, siteOf)
+		if err != nil {
+			return nil, "", err
+		}
+		sites, err := a.withBoot(ctx, found...)
+		return sites, next, err
+	}, asIs[contract.Site])
 }
 
 func (a *API) getSite(ctx context.Context, in *one) (*answer, error) {
@@ -93,9 +99,40 @@ func (a *API) getSite(ctx context.Context, in *one) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return single(ctx, a, in.Fresh, func(who *Identity) (authz.Site, error) {
-		return authz.GetSite(ctx, a.db, who.Scope(principal.SitesRead), s)
-	}, siteOf, func(s authz.Site) event.Version { return s.Version })
+	return single(ctx, a, in.Fresh, func(who *Identity) (contract.Site, error) {
+		found, err := authz.GetSite(ctx, a.db, who.Scope(principal.SitesRead), s)
+		if err != nil {
+			return contract.Site{}, err
+		}
+		sites, err := a.withBoot(ctx, found)
+		if err != nil {
+			return contract.Site{}, err
+		}
+		return sites[0], nil
+	}, asIs[contract.Site], func(s contract.Site) event.Version { return event.Version(s.Version) })
+}
+
+func asIs[T any](v T) T { return v }
+
+// withBoot are sites with who serves their network boot now, which is asked once for all of them.
+func (a *API) withBoot(ctx context.Context, found ...authz.Site) ([]contract.Site, error) {
+	out, ids := make([]contract.Site, len(found)), make([]string, len(found))
+	for i, s := range found {
+		out[i], ids[i] = siteOf(s), s.ID.String()
+	}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	holders, err := agents.BootHolders(ctx, a.db, ids...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if h, held := holders[out[i].ID]; held {
+			out[i].Boot = &contract.SiteBoot{Agent: h.AgentID, Until: h.Until.UTC()}
+		}
+	}
+	return out, nil
 }
 
 func siteOf(s authz.Site) contract.Site {

@@ -25,6 +25,8 @@ type Sources struct {
 	Subscribers func() int
 	// Wakeups tells how many keys are due, and for how long the oldest has been.
 	Wakeups func(context.Context) (due int, age time.Duration, err error)
+	// Boots is at how many sites an agent that is connected to this process has the boot lease.
+	Boots func() int
 }
 
 // Watch adds sources; it is called once. metal_source_up tells which of them answered.
@@ -48,12 +50,14 @@ var (
 	wakeupsAge  = prometheus.NewDesc("metal_wakeups_age_seconds", "How long the oldest of them has been due.", nil, nil)
 	subscribers = prometheus.NewDesc("metal_event_subscribers",
 		"Open event streams.", nil, nil)
+	bootLeases = prometheus.NewDesc("metal_boot_leases",
+		"Sites whose network boot is served by an agent that is connected to this process.", nil, nil)
 )
 
 // Describe lists the series.
 func (w watched) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		sourceUp, logPosition, projectionPosition, projectionLag, findings, subscribers, wakeupsDue, wakeupsAge,
+		sourceUp, logPosition, projectionPosition, projectionLag, findings, subscribers, wakeupsDue, wakeupsAge, bootLeases,
 	} {
 		out <- d
 	}
@@ -66,6 +70,9 @@ func (w watched) Collect(out chan<- prometheus.Metric) {
 	w.collectWakeups(out)
 	if w.sources.Subscribers != nil {
 		out <- gauge(subscribers, float64(w.sources.Subscribers()))
+	}
+	if w.sources.Boots != nil {
+		out <- gauge(bootLeases, float64(w.sources.Boots()))
 	}
 }
 

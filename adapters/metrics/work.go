@@ -18,6 +18,7 @@ type work struct {
 	joins        *prometheus.CounterVec
 	orders       *prometheus.CounterVec
 	results      *prometheus.CounterVec
+	bootLeases   *prometheus.CounterVec
 }
 
 func newWork() work {
@@ -30,11 +31,13 @@ func newWork() work {
 		joins:   counters("metal_joins_refused_total", "Joins of agents that were refused, by error code.", "code"),
 		orders:  counters("metal_agent_commands_handed_out_total", "Agent commands given to agents, also those given again.", "kind"),
 		results: counters("metal_agent_command_results_total", "Results of agent commands; refused: not accepted.", "kind", "status"),
+		bootLeases: counters("metal_boot_lease_changes_total",
+			"Boot leases of sites that went to an agent (taken), or were given back by one (released).", "change"),
 	}
 }
 
 func (w work) all() []prometheus.Collector {
-	return []prometheus.Collector{w.passes, w.passSeconds, w.gateway, w.gatewaySpent, w.joins, w.orders, w.results}
+	return []prometheus.Collector{w.passes, w.passSeconds, w.gateway, w.gatewaySpent, w.joins, w.orders, w.results, w.bootLeases}
 }
 
 // Pass counts one look of a process manager. It has the form of the workers' Observe hook.
@@ -66,6 +69,9 @@ func (a Agents) Refused(code string) {
 
 // HandedOut counts an order that was given to an agent; kinds are those that the program knows.
 func (a Agents) HandedOut(kind string) { a.m.work.orders.WithLabelValues(kind).Inc() }
+
+// BootLease counts a boot lease that was taken or released.
+func (a Agents) BootLease(change string) { a.m.work.bootLeases.WithLabelValues(change).Inc() }
 
 // Settled counts a result; err is why it was refused.
 func (a Agents) Settled(kind, status string, err error) {

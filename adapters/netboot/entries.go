@@ -5,7 +5,9 @@
 package netboot
 
 import (
-	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -36,6 +38,8 @@ type Entries struct {
 	byMAC    map[string]*held
 	byRef    map[string]*held
 	byMedium map[string]*held
+	term     int64                // of the boot lease under which the entries were set
+	spent    map[string]time.Time // references whose tokens were fetched, and until when the same could be set again
 }
 
 type held struct {
@@ -47,7 +51,42 @@ type held struct {
 func NewEntries(now func() time.Time) *Entries {
 	return &Entries{
 		now: now, byNode: map[string]*held{}, byMAC: map[string]*held{}, byRef: map[string]*held{}, byMedium: map[string]*held{},
+		spent: map[string]time.Time{},
 	}
+}
+
+// refOf is what stands for an entry's token. Each of a site's boot servers that is given the entry has the same, so that a machine
+// that has begun to boot from one gets its token from another.
+func refOf(entry Entry) string {
+	until := entry.ExpiresAt.UTC().Format(time.RFC3339Nano)
+	sum := sha256.Sum256([]byte("boot reference\n" + entry.NodeID + "\n" + entry.Token + "\n" + until))
+	return base32.StdEncoding.EncodeToString(sum[:])[:refLength]
+}
+
+const refLength = 26
+
+// Begin begins a term of the boot lease. In another one than before, every entry is gone: others served meanwhile, and what is
+// still good is set again.
+func (e *Entries) Begin(term int64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if term == e.term {
+		return nil
+	}
+	before := e.term
+	kept := slices.Collect(maps.Values(e.byNode))
+	for _, h := range kept {
+		e.drop(h)
+	}
+	e.term = term
+	if err := e.save(); err != nil {
+		e.term = before
+		for _, h := range kept {
+			e.add(h)
+		}
+		return err
+	}
+	return nil
 }
 
 // Set replaces the machine's entry. A MAC that was another machine's is this one's from now on. Where the entry can't be kept
@@ -64,7 +103,10 @@ func (e *Entries) Set(entry Entry) error {
 	for _, mac := range macs {
 		e.drop(e.byMAC[mac])
 	}
-	h := &held{Entry: entry, ref: rand.Text()}
+	h := &held{Entry: entry, ref: refOf(entry)}
+	if _, over := e.spent[h.ref]; over {
+		return e.save() // set once more: its token was fetched meanwhile
+	}
 	e.add(h)
 	if err := e.save(); err != nil {
 		e.drop(h)
@@ -119,7 +161,9 @@ func (e *Entries) TakeToken(ref string, macs []string) (string, error) {
 	for _, mac := range macs {
 		if mac, err := normal(mac); err == nil && slices.Contains(h.MACs, mac) {
 			e.drop(h)
+			e.spent[h.ref] = h.ExpiresAt
 			if err := e.save(); err != nil {
+				delete(e.spent, h.ref)
 				e.add(h)
 				return "", fault.Wrap(err, fault.Unavailable, "the token can't be handed over now").WithRemedy("ask again in a moment")
 			}

@@ -24,14 +24,28 @@ func FetchScript(ctx context.Context, client *http.Client, site, mac string) (Bo
 	return ParseScript(string(text))
 }
 
-// FetchToken gets the join token that a boot's reference stands for. It is given once: a caller that does not get the answer
-// has to boot again.
+// FetchToken gets the join token that a boot's reference stands for, from whichever of the site's boot servers has it. It is given
+// once: a caller that does not get the answer has to boot again. UNAVAILABLE: none of them could say; one may in a moment.
 func FetchToken(ctx context.Context, client *http.Client, b Boot, macs []string, productUUID string) (string, error) {
 	body, err := json.Marshal(TokenRequest{Ref: b.Ref, MACs: macs, ProductUUID: productUUID})
 	if err != nil {
 		return "", fault.Wrap(err, fault.Internal, "the request can't be written as JSON")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(b.Site, "/")+pathToken, bytes.NewReader(body))
+	var failed error
+	for _, site := range Sites(b.Site) {
+		token, err := fetchToken(ctx, client, site, body)
+		if err == nil {
+			return token, nil
+		}
+		if failed == nil || fault.CodeOf(failed) == fault.Unavailable { // who knows better than to ask again, knows
+			failed = err
+		}
+	}
+	return "", failed
+}
+
+func fetchToken(ctx context.Context, client *http.Client, site string, body []byte) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(site, "/")+pathToken, bytes.NewReader(body))
 	if err != nil {
 		return "", fault.Wrap(err, fault.InvalidConfig, "the site's URL is not valid")
 	}

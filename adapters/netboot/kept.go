@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"time"
 
@@ -17,6 +18,13 @@ type keptEntry struct {
 	Ref string `json:"ref"`
 }
 
+// keptEntries is what the file has.
+type keptEntries struct {
+	Term    int64                `json:"term"` // of the boot lease
+	Entries []keptEntry          `json:"entries"`
+	Spent   map[string]time.Time `json:"spent,omitempty"`
+}
+
 // OpenEntries is NewEntries over a file, so that machines which are on their way to boot find their entries also after the
 // site agent was started anew. A file that can't be read or written is INVALID_CONFIG; a crash leaves the old one or the new
 // one.
@@ -27,11 +35,15 @@ func OpenEntries(file string, now func() time.Time) (*Entries, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.Wrap(err, fault.InvalidConfig, "the boot entries can't be read: %v", err)
 	}
-	var kept []keptEntry
+	var kept keptEntries
 	if len(text) > 0 && json.Unmarshal(text, &kept) != nil {
 		return nil, fault.New(fault.InvalidConfig, "%s holds no boot entries", file).WithRemedy("take the file away: the entries are set again")
 	}
-	for _, k := range kept {
+	e.term = kept.Term
+	for ref, until := range kept.Spent {
+		e.spent[ref] = until
+	}
+	for _, k := range kept.Entries {
 		if macs, issues := checked(k.Entry); len(issues) == 0 && k.Ref != "" && now().Before(k.ExpiresAt) {
 			k.MACs = macs
 			e.add(&held{Entry: k.Entry, ref: k.Ref})
@@ -45,12 +57,14 @@ func (e *Entries) save() error {
 	if e.file == "" {
 		return nil
 	}
-	kept := []keptEntry{}
+	kept := keptEntries{Term: e.term, Entries: []keptEntry{}, Spent: e.spent}
+	now := e.now()
 	for _, h := range e.byNode {
-		if e.now().Before(h.ExpiresAt) {
-			kept = append(kept, keptEntry{Entry: h.Entry, Ref: h.ref})
+		if now.Before(h.ExpiresAt) {
+			kept.Entries = append(kept.Entries, keptEntry{Entry: h.Entry, Ref: h.ref})
 		}
 	}
+	maps.DeleteFunc(e.spent, func(_ string, until time.Time) bool { return !now.Before(until) })
 	text, err := json.Marshal(kept)
 	if err == nil {
 		err = statefile.Replace(e.file, text)

@@ -26,6 +26,7 @@ type Server struct {
 	Files   fs.FS  // kernels and ramdisks that entries name without a URL; nil: none
 	Loaders fs.FS  // iPXE programs, for UEFI HTTP boot; nil: none
 	Images  Images // nil: none are kept here
+	Lease   *Lease // nil: this server is alone at its site
 	Logger  *slog.Logger
 
 	Transfers *limit.Transfers // nil: no bound
@@ -87,7 +88,7 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc("GET "+pathMedium+"{medium}/"+MediumFile, s.medium)
 	}
 	if s.Loaders != nil {
-		mux.HandleFunc("GET "+pathLoader+"{name...}", s.files(s.Loaders))
+		mux.HandleFunc("GET "+pathLoader+"{name...}", s.loaders(s.files(s.Loaders)))
 	}
 	if s.Images != nil {
 		mux.HandleFunc("GET "+pathImages+"{digest}", s.image)
@@ -98,7 +99,13 @@ func (s *Server) Handler() http.Handler {
 func (s *Server) script(w http.ResponseWriter, r *http.Request) {
 	mac := r.PathValue("mac")
 	boot := Boot{Exit: true}
-	if entry, ref, ok := s.Entries.Find(mac); ok {
+	entry, ref, ok := s.Entries.Find(mac)
+	if !s.Lease.Held() || !ok && !s.Lease.knows() {
+		s.Logger.Debug("a machine is not answered: this server has no boot lease, or not every boot entry yet", "mac", mac)
+		refuse(w, errNotServing())
+		return
+	}
+	if ok {
 		boot = s.boot(entry, ref)
 		s.Logger.Info("a machine boots from the network", "mac", mac, "node", entry.NodeID)
 	} else {
@@ -113,7 +120,19 @@ func (s *Server) script(w http.ResponseWriter, r *http.Request) {
 func (s *Server) boot(entry Entry, ref string) Boot {
 	return Boot{
 		Kernel: s.located(entry.Kernel), Initrd: s.located(entry.Initrd), Args: entry.Args,
-		Gateway: s.Gateway, CA: s.CA, Site: s.URL, Ref: ref,
+		Gateway: s.Gateway, CA: s.CA, Site: s.Lease.sites(s.URL), Ref: ref,
+	}
+}
+
+// loaders has iPXE programs go out only where a script would: they are how a boot begins. Files and images are not held back:
+// nothing boots by them but what a script or an order has named, and what is under way goes on.
+func (s *Server) loaders(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !s.Lease.Held() {
+			refuse(w, errNotServing())
+			return
+		}
+		serve(w, r)
 	}
 }
 
@@ -133,7 +152,14 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 		refuse(w, fault.New(fault.InvalidInput, "the request is not of the form {ref, macs, productUuid}"))
 		return
 	}
+	if !s.Lease.Held() {
+		refuse(w, errNotServing())
+		return
+	}
 	token, err := s.Entries.TakeToken(ask.Ref, ask.MACs)
+	if fault.CodeOf(err) == fault.NotFound && !s.Lease.knows() {
+		err = errNotServing()
+	}
 	if err != nil {
 		s.Logger.Warn("no join token for a machine", "macs", ask.MACs, "productUuid", ask.ProductUUID, "error", err,
 			"cause", errors.Unwrap(err)) // the machine is not told of this host

@@ -33,20 +33,21 @@ func (p *Presence) Write(ctx context.Context, contacts []agents.Contact, progres
 }
 
 func queueContacts(batch *pgx.Batch, contacts []agents.Contact) {
-	var ids, boots, roles, closed, doing []string
+	var ids, boots, roles, closed, doing, servers []string
 	var ago []float64
 	for _, c := range contacts {
 		ids, boots, roles = append(ids, c.Agent.String()), append(boots, c.BootID), append(roles, string(c.Role))
 		closed, ago = append(closed, c.Closed), append(ago, c.Ago.Seconds())
-		doing = append(doing, array(c.Doing))
+		doing, servers = append(doing, array(c.Doing)), append(servers, c.Boot)
 	}
-	batch.Queue(`INSERT INTO agent_presence AS p (agent_id, boot_id, role, last_contact, closed, doing)
-		SELECT a, b, r, now() - make_interval(secs => s), c, d::text[]
-		FROM unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::text[], $6::text[]) AS u (a, b, r, s, c, d)
+	batch.Queue(`INSERT INTO agent_presence AS p (agent_id, boot_id, role, last_contact, closed, doing, boot_url)
+		SELECT a, b, r, now() - make_interval(secs => s), c, d::text[], v
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::text[], $6::text[], $7::text[]) AS u (a, b, r, s, c, d, v)
 		ORDER BY a
 		ON CONFLICT (agent_id) DO UPDATE SET boot_id = excluded.boot_id, role = excluded.role, last_contact = excluded.last_contact,
-			closed = excluded.closed, doing = excluded.doing WHERE excluded.last_contact >= p.last_contact`,
-		ids, boots, roles, ago, closed, doing)
+			closed = excluded.closed, doing = excluded.doing, boot_url = excluded.boot_url
+			WHERE excluded.last_contact >= p.last_contact`,
+		ids, boots, roles, ago, closed, doing, servers)
 }
 
 // array is a list of ids as PostgreSQL writes arrays: unnest can't take lists of unlike lengths. Ids need no quotes.

@@ -16,11 +16,13 @@ import (
 const (
 	bootTimeout = 10 * time.Second // of one request that firmware makes
 	scriptMost  = 64 << 10
-	tokenTries  = 5
+	askAgain    = time.Second
+	askFor      = time.Minute // how long firmware asks for somebody who tells it what to boot
+	tokenTries  = 60          // another of the site's agents may have to take over first
 	tokenPause  = time.Second
 )
 
-// network asks the boot server on behalf of one port after the other.
+// network asks the boot servers on behalf of one port after the other: the first that answers is the one, as with DHCP.
 func (m *Machine) network(l *life) (program, bool) {
 	server := m.site.boots()
 	if server == "" {
@@ -28,14 +30,29 @@ func (m *Machine) network(l *life) (program, bool) {
 		return program{}, false
 	}
 	for _, nic := range m.nics() {
-		ctx, cancel := context.WithTimeout(l.ctx, bootTimeout)
-		script, err := netboot.FetchScript(ctx, m.site.config.HTTP, server, nic.MAC)
-		cancel()
+		script, err := m.askScript(l, netboot.Sites(server), nic.MAC)
 		if p, ok := m.loaded(l, "network "+nic.Name, script, err); ok {
 			return p, true
 		}
 	}
 	return program{}, false
+}
+
+// askScript asks again while none of several answers, as firmware does that hears of no DHCP server.
+func (m *Machine) askScript(l *life, servers []string, mac string) (script netboot.Boot, err error) {
+	for asked := time.Duration(0); ; asked += askAgain {
+		for _, server := range servers {
+			ctx, cancel := context.WithTimeout(l.ctx, bootTimeout)
+			script, err = netboot.FetchScript(ctx, m.site.config.HTTP, server, mac)
+			cancel()
+			if err == nil {
+				return script, nil
+			}
+		}
+		if len(servers) == 1 || asked >= askFor || m.site.config.Clock.Sleep(l.ctx, askAgain) != nil {
+			return netboot.Boot{}, err
+		}
+	}
 }
 
 // script boots from a URL: a script, or anything else, which is taken for a boot program that asks the boot server.

@@ -36,6 +36,8 @@ type boot struct {
 	c       siteConfig
 	entries *netboot.Entries
 	server  *netboot.Server
+	lease   *netboot.Lease // of the site's network boot
+	answers *netboot.Lease // while which machines are answered; nil: always
 	logger  *slog.Logger
 
 	rate     *limit.Rate
@@ -59,7 +61,10 @@ func openBoot(ctx context.Context, c siteConfig, logger *slog.Logger) (*boot, er
 	if err != nil {
 		return nil, err
 	}
-	b := &boot{c: c, entries: entries, logger: logger, rate: limit.NewRate(int64(c.boot.rate))}
+	b := &boot{c: c, entries: entries, lease: netboot.NewLease(time.Now), logger: logger, rate: limit.NewRate(int64(c.boot.rate))}
+	if !c.boot.alone {
+		b.answers = b.lease
+	}
 	for _, open := range []func(context.Context) error{b.openFiles, b.openCache, b.openHTTP, b.openTFTP, b.openDHCP} {
 		if err := open(ctx); err != nil {
 			b.close()
@@ -127,7 +132,7 @@ func (b *boot) openHTTP(ctx context.Context) error {
 	b.closes = append(b.closes, listener.Close)
 	b.server = &netboot.Server{
 		Entries: b.entries, Gateway: cmp.Or(b.c.boot.gateway, b.c.gateway), CA: b.c.ca, URL: b.c.boot.url, Media: b.c.boot.media,
-		Logger: b.logger, Loaders: b.loaders,
+		Lease: b.answers, Logger: b.logger, Loaders: b.loaders,
 		Transfers: limit.NewTransfers(b.c.boot.transfers, eachByHTTP, turnByHTTP), Rate: b.rate,
 	}
 	if b.c.boot.files != "" {
@@ -164,7 +169,8 @@ func (b *boot) openTFTP(ctx context.Context) error {
 	}
 	b.closes = append(b.closes, conn.Close)
 	server := &tftp.Server{
-		Files: b.loaders, Transfers: limit.NewTransfers(b.c.boot.transfers, eachByTFTP, turnByTFTP), Rate: b.rate, Logger: b.logger,
+		Files: b.loaders, Serves: b.answers.Held, Transfers: limit.NewTransfers(b.c.boot.transfers, eachByTFTP, turnByTFTP),
+		Rate: b.rate, Logger: b.logger,
 	}
 	b.logger.Info("serving TFTP", "address", conn.LocalAddr().String(), "directory", b.c.boot.loaders)
 	b.services = append(b.services, func(ctx context.Context) error { return server.Serve(ctx, conn) })
@@ -182,7 +188,7 @@ func (b *boot) openDHCP(ctx context.Context) error {
 	if b.loaders != nil {
 		site.Loaders = dhcp.FindLoaders(b.loaders)
 	}
-	server := &dhcp.Server{Site: site, Known: b.known, Now: time.Now, Logger: b.logger}
+	server := &dhcp.Server{Site: site, Known: b.known, Serves: b.answers.Held, Now: time.Now, Logger: b.logger}
 	ports := []int{dhcp.PortServer, dhcp.PortProxy}
 	if b.c.boot.dhcp == dhcpServer {
 		ports = ports[:1]

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -36,6 +37,8 @@ func TestBootOptions(t *testing.T) {
 		{[]string{listen, at, "--dhcp=proxy", "--dhcp-interface=eth1", "--tftp=10.0.0.2:69", "--ipxe-dir=" + dir}, ""},
 		{append(ranged, "--dhcp-range=10.0.0.100-10.0.0.200", "--dhcp-router=10.0.0.1", "--dhcp-dns=10.0.0.1,10.0.0.2"), ""},
 		{[]string{listen, at, "--cache-dir=" + dir, "--cache-from=https://images.example/,http://10.0.0.9/x", "--cache-bytes=2T"}, ""},
+		{[]string{listen, at, "--boot-alone"}, ""},
+		{[]string{"--boot-alone"}, "boot-listen"},
 		{[]string{"--boot-url=http://x"}, "boot-listen"},
 		{[]string{"--dhcp=proxy", "--dhcp-interface=eth1"}, "boot-listen"},
 		{[]string{"--tftp=127.0.0.1:1069", "--ipxe-dir=" + dir}, "boot-listen"},
@@ -111,29 +114,49 @@ func TestBootThatCannotStart(t *testing.T) {
 	}
 }
 
-// A site agent with every part that needs no root: TFTP, iPXE by HTTP, and images through the cache.
+// A site agent with every part that needs no root: TFTP, iPXE by HTTP, and images through the cache. Without the boot lease it
+// begins no boot; images go out all the same.
 func TestASiteAgentServesNetworkBoot(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	dir := t.TempDir()
 	program, image := bytes.Repeat([]byte("iPXE"), 1000), bytes.Repeat([]byte("image"), 1000)
-	token := filepath.Join(t.TempDir(), "token")
-	for path, data := range map[string][]byte{token: []byte("a-token\n"), filepath.Join(dir, "snponly.efi"): program} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(filepath.Join(dir, "snponly.efi"), program, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(image) }))
 	defer store.Close()
 	boot, files := free(t), freeUDP(t)
-	ended := make(chan int, 1)
-	go func() {
-		code, _, _ := bcd(ctx, "site", "--gateway", "https://"+free(t), "--ca-sha256", strings.Repeat("a", 64), "--state-dir", t.TempDir(),
-			"--token-file", token, "--log-level", "error", "--boot-listen", boot, "--boot-url", "http://"+boot, "--ipxe-dir", dir, "--tftp", files,
-			"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-from", store.URL, "--boot-rate", "100M")
-		ended <- code
-	}()
+	var c siteConfig
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	c.bind(flags)
+	if err := flags.Parse([]string{
+		"--state-dir", t.TempDir(), "--boot-listen", boot, "--boot-url", "http://" + boot, "--ipxe-dir", dir, "--tftp", files,
+		"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-from", store.URL, "--boot-rate", "100M",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	served, err := openBoot(ctx, c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- served.serve(ctx) }()
 	sum := sha256.Sum256(image)
+	if got := fetched(t, netboot.ImageURL("http://"+boot, "sha256:"+hex.EncodeToString(sum[:]), store.URL+"/a.raw")); !bytes.Equal(got, image) {
+		t.Errorf("without the lease: %.100q", got)
+	}
+	answer, err := http.Get("http://" + boot + "/ipxe/snponly.efi")
+	if err != nil || answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a loader without the lease: %+v, %v", answer, err)
+	}
+	_ = answer.Body.Close()
+	if client, err := tftp.NewClient(files); err != nil {
+		t.Error(err)
+	} else if _, err := client.Receive("snponly.efi", "octet"); err == nil {
+		t.Error("a loader by TFTP without the lease")
+	}
+	served.lease.Hold(time.Now().Add(time.Hour), true, nil)
 	for where, want := range map[string][]byte{
 		"http://" + boot + "/ipxe/snponly.efi":                                                     program,
 		netboot.ImageURL("http://"+boot, "sha256:"+hex.EncodeToString(sum[:]), store.URL+"/a.raw"): image,
@@ -156,9 +179,9 @@ func TestASiteAgentServesNetworkBoot(t *testing.T) {
 	}
 	cancel()
 	select {
-	case code := <-ended:
-		if code != 0 {
-			t.Errorf("exit %d", code)
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("it does not end")

@@ -36,6 +36,7 @@ type bootConfig struct {
 	pool           string
 	routers, dns   []string
 	lease          time.Duration
+	alone          bool
 	unknown, quiet bool
 
 	cacheDir  string
@@ -50,6 +51,8 @@ func (c *bootConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.gateway, "boot-gateway", "", "how machines reach the gateway, https://host:port, where that is not --gateway")
 	flags.StringVar(&c.media, "boot-media-url", "", "how BMCs reach --boot-listen for what their virtual drives hold, where that is not "+
 		"--boot-url")
+	flags.BoolVar(&c.alone, "boot-alone", false, "this agent is the only one of its site that serves network boot, ever: it answers "+
+		"machines also without the boot lease, such as while the control plane is out of reach")
 	flags.StringVar(&c.files, "boot-files", "", "directory with kernels and ramdisks that boot entries name; and with ramdisk.iso, for "+
 		"machines that boot from a virtual drive")
 	flags.IntVar(&c.transfers, "boot-transfers", 64, "how many files go out at once by HTTP, and as many by TFTP; others wait for "+
@@ -95,7 +98,7 @@ func (c *bootConfig) check(w *issues) {
 func (c *bootConfig) checkAlone(w *issues) {
 	var others []string
 	for name, given := range map[string]bool{
-		"--boot-url": c.url != "", "--boot-gateway": c.gateway != "", "--boot-media-url": c.media != "",
+		"--boot-url": c.url != "", "--boot-alone": c.alone, "--boot-gateway": c.gateway != "", "--boot-media-url": c.media != "",
 		"--boot-files": c.files != "", "--ipxe-dir": c.loaders != "", "--tftp": c.tftp != "",
 		"--dhcp": c.dhcp != dhcpOff, "--cache-dir": c.cacheDir != "",
 	} {

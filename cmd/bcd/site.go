@@ -36,6 +36,11 @@ With --boot-listen it serves iPXE the script of each machine, at /boot/<mac>. A 
 to its next boot device. Where --boot-files has a ramdisk.iso (bcd image build-ramdisk --iso), machines whose profile says so
 boot from a virtual drive of their BMC instead, and need no boot from the network: the BMC fetches the image here.
 
+Of several agents of a site one serves network boot: the one with the boot lease, which it keeps while it reaches the control
+plane. Another takes over when it dies. Give each one its own --boot-url, and its own --dhcp-range where it gives out addresses.
+An agent without --boot-listen never has the lease. With --boot-alone an agent answers machines without asking: where a site has
+one only, and its DHCP server must go on while the control plane is away.
+
 The rest of network boot is switched on part by part:
   --dhcp proxy    tells machines what to boot (ports 67 and 4011), beside a DHCP server that gives out the addresses
   --dhcp server   gives out the addresses of --dhcp-range too; leases are kept in --state-dir
@@ -90,6 +95,7 @@ func site(ctx context.Context, c siteConfig, token string) error {
 		return fault.Wrap(err, fault.InvalidConfig, "the gateway's URL is not valid")
 	}
 	deps := agent.SiteDeps{Drivers: offered, Proxy: agent.ProxyLimits{Allow: allow, Hosts: []string{gateway.Hostname()}}}
+	var network *agent.BootServer
 	group, ctx := errgroup.WithContext(ctx)
 	if c.boot.listen != "" {
 		served, err := openBoot(ctx, c, logger)
@@ -97,12 +103,14 @@ func site(ctx context.Context, c siteConfig, token string) error {
 			return err
 		}
 		deps.Entries, deps.Medium = served.entries, served.server.MediumURL
+		network = &agent.BootServer{URL: c.boot.url, Entries: served.entries, Lease: served.lease}
 		group.Go(func() error { return served.serve(ctx) })
 	}
 	group.Go(func() error {
 		err := agent.Run(ctx, agent.Options{
 			Gateway: c.gateway, CA: c.ca, Token: token, Role: agentcommand.RoleSite, State: agent.FileState(c.stateDir),
 			BootID: rand.Text(), Version: version(), Name: c.name, Kinds: agent.SiteHandlers(deps), Room: c.room, Logger: logger,
+			Boot: network,
 		})
 		if err == nil {
 			err = errStopped // the boot server ends too

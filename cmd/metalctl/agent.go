@@ -23,11 +23,13 @@ var agentKind = kind[contract.Agent]{
 		{name: "NODE", of: func(g contract.Agent) string { return g.Node }},
 		{name: "CONNECTED", of: func(g contract.Agent) string { return yes(g.Connected) }, shade: connectedShade},
 		{name: "LAST-CONTACT", of: func(g contract.Agent) string { return optionalClock(g.LastContact) }},
+		{name: "BOOT-LEASE", of: bootLease},
 		{name: "DOING", of: func(g contract.Agent) string { return strings.Join(g.Doing, ",") }},
 		{name: "SITE", wide: true, of: func(g contract.Agent) string { return g.Site }},
 		{name: "NAME", wide: true, of: func(g contract.Agent) string { return g.Name }},
 		{name: "SOFTWARE", wide: true, of: func(g contract.Agent) string { return g.Software }},
 		{name: "BOOT", wide: true, of: func(g contract.Agent) string { return g.BootID }},
+		{name: "BOOT-SERVER", wide: true, of: bootServer},
 		{name: "MACS", wide: true, of: func(g contract.Agent) string { return strings.Join(g.MACs, ",") }},
 		{name: "JOINED", wide: true, of: func(g contract.Agent) string { return clock(g.JoinedAt) }},
 		{name: "SESSION", wide: true, of: func(g contract.Agent) string { return optionalClock(g.SessionAt) }},
@@ -48,6 +50,24 @@ var joinTokenKind = kind[contract.JoinToken]{
 		{name: "POOL", wide: true, of: func(t contract.JoinToken) string { return t.Pool }},
 		{name: "TENANT", wide: true, of: func(t contract.JoinToken) string { return t.Tenant }},
 	},
+}
+
+// bootLease tells whether a site's agent serves network boot.
+func bootLease(g contract.Agent) string {
+	switch {
+	case g.Boot == nil:
+		return ""
+	case g.Boot.Until == nil:
+		return "standby"
+	}
+	return "until " + clock(*g.Boot.Until)
+}
+
+func bootServer(g contract.Agent) string {
+	if g.Boot == nil {
+		return ""
+	}
+	return g.Boot.URL
 }
 
 func connectedShade(v string) string {

@@ -9,6 +9,7 @@ import (
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/bootlease"
 	"github.com/better-compute/metal/domain/claim"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/image"
@@ -24,8 +25,8 @@ import (
 
 // decoder reads events with the tables that this program was built with.
 var decoder = sync.OnceValues(func() (*event.Registry, error) {
-	return event.NewRegistry(node.Events, workflow.Events, agentcommand.Events, agent.Events, jointoken.Events, image.Events,
-		image.PublicEvents, profile.Events, tenant.Events, site.Events, pool.Events, claim.Events, principal.Events)
+	return event.NewRegistry(node.Events, workflow.Events, agentcommand.Events, agent.Events, bootlease.Events, jointoken.Events,
+		image.Events, image.PublicEvents, profile.Events, tenant.Events, site.Events, pool.Events, claim.Events, principal.Events)
 })
 
 // known decodes an event; nil for one that this program does not know.
@@ -55,6 +56,8 @@ func sentence(e contract.Event) string {
 		return principalSentence(k)
 	case agent.Event:
 		return agentSentence(k)
+	case bootlease.Event:
+		return bootLeaseSentence(k)
 	case jointoken.Event:
 		return joinTokenSentence(k)
 	case image.Event, image.PublicEvent:

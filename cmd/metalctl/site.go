@@ -17,10 +17,19 @@ var siteKind = kind[contract.Site]{
 		{name: "NAME", of: func(s contract.Site) string { return s.Name }},
 		{name: "TENANT", of: func(s contract.Site) string { return s.Tenant }},
 		{name: "BMC-NETWORKS", of: networks},
+		{name: "BOOT-AGENT", of: bootAgent},
 		{name: "UPDATED", of: func(s contract.Site) string { return clock(s.UpdatedAt) }},
 		{name: "LABELS", wide: true, of: func(s contract.Site) string { return labels(s.Labels) }},
 		{name: "VERSION", wide: true, of: func(s contract.Site) string { return strconv.FormatUint(s.Version, 10) }},
 	},
+}
+
+// bootAgent is who serves network boot.
+func bootAgent(s contract.Site) string {
+	if s.Boot == nil {
+		return ""
+	}
+	return s.Boot.Agent
 }
 
 func networks(s contract.Site) string { return orElse(strings.Join(s.Policy.BMCNetworks, ","), "any") }

@@ -63,7 +63,8 @@ Nothing outside of this process is changed or destroyed.` + "\n" + exitStatus,
 	f.Uint64Var(&c.Seed, "seed", 1, "what everything follows from")
 	f.StringVar(&c.Listen, "listen", "127.0.0.1:0",
 		"host:port of the first controller; the next ones count up; port 0 takes free ones")
-	f.StringVar(&c.BootURL, "boot-url", "", "the boot server that the machines' network boot asks, such as http://127.0.0.1:8081")
+	f.StringVar(&c.BootURL, "boot-url", "", "the boot server that the machines' network boot asks, such as http://127.0.0.1:8081; "+
+		"several, with commas between them, where the site has several agents")
 	f.StringSliceVar(&o.personalities, "personalities", nil,
 		"how the controllers behave, in turn: standard, dell, hpe, supermicro, ami (default all)")
 	f.DurationVar(&c.Delays.POST, "post", 0, "how long the self-test takes")

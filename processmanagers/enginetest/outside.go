@@ -167,6 +167,9 @@ func (a *Agents) OfNode(_ context.Context, n id.Node) (steps.Session, error) {
 // SiteConnected implements steps.Agents.
 func (a *Agents) SiteConnected(context.Context, id.Site) (bool, error) { return a.Site, nil }
 
+// SiteBoots implements steps.Agents.
+func (a *Agents) SiteBoots(context.Context, id.Site) (bool, error) { return a.Site, nil }
+
 // Down implements steps.Agents.
 func (a *Agents) Down(_ context.Context, n id.Node, ended steps.Session) error {
 	a.mu.Lock()

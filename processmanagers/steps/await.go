@@ -42,7 +42,7 @@ func (c *Context) AwaitCommand(ctx context.Context, o Order) (Awaited, error) {
 
 // await gives the settled, succeeded agent command.
 func (c *Context) await(ctx context.Context, o Order) (agentcommand.State, error) {
-	s, err := c.ask(ctx, o)
+	s, err := c.askHolder(ctx, o)
 	switch {
 	case err != nil:
 		return agentcommand.State{}, err
@@ -70,7 +70,7 @@ func (c *Context) ask(ctx context.Context, o Order) (agentcommand.State, error) 
 	if s, err := c.Ports.Commands.Find(ctx, key); err != nil || s.Exists() {
 		return s, err
 	}
-	if err := c.reachable(ctx, o.Role); err != nil {
+	if err := c.reachable(ctx, o); err != nil {
 		return agentcommand.State{}, err
 	}
 	r, err := c.requested(key, o)
@@ -90,13 +90,15 @@ func (c *Context) ask(ctx context.Context, o Order) (agentcommand.State, error) 
 }
 
 // reachable waits for an agent of the site before anything is sent to it, so that an agent command is not begun long after
-// it was asked for.
-func (c *Context) reachable(ctx context.Context, role agentcommand.Role) error {
-	if role != agentcommand.RoleSite {
+// it was asked for; and for one that serves network boot, where that is what it is about.
+func (c *Context) reachable(ctx context.Context, o Order) error {
+	switch {
+	case o.Role != agentcommand.RoleSite:
 		return nil
-	}
-	if c.Ports.Agents == nil {
+	case c.Ports.Agents == nil:
 		return c.lacks("agents")
+	case o.Kind.Boots():
+		return c.boots(ctx)
 	}
 	connected, err := c.Ports.Agents.SiteConnected(ctx, c.Node.Site)
 	if err == nil && !connected {

@@ -117,6 +117,8 @@ type Agents interface {
 	OfNode(ctx context.Context, n id.Node) (Session, error)
 	// SiteConnected reports whether an agent of the site was heard of lately.
 	SiteConnected(ctx context.Context, s id.Site) (bool, error)
+	// SiteBoots reports whether an agent of the site serves network boot now.
+	SiteBoots(ctx context.Context, s id.Site) (bool, error)
 	// Down says that a machine is about to be taken down: that boot of its agent does not count as connected, unless it is
 	// heard of again.
 	Down(ctx context.Context, n id.Node, session Session) error

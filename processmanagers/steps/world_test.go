@@ -372,6 +372,9 @@ func (w *world) OfNode(context.Context, id.Node) (steps.Session, error) { return
 // SiteConnected implements steps.Agents.
 func (w *world) SiteConnected(context.Context, id.Site) (bool, error) { return w.siteUp, nil }
 
+// SiteBoots implements steps.Agents.
+func (w *world) SiteBoots(context.Context, id.Site) (bool, error) { return w.siteUp, nil }
+
 // Down implements steps.Agents.
 func (w *world) Down(_ context.Context, _ id.Node, ended steps.Session) error {
 	if w.session.BootID == ended.BootID {

@@ -27,6 +27,7 @@ type Contact struct {
 	Ago    time.Duration // before it is written: no clock but the database's counts
 	Closed string        // why the agent leaves on purpose; empty: it does not
 	Doing  []string      // ids of agent commands
+	Boot   string        // URL of its boot server; empty: it serves no network boot
 }
 
 // Progress is how far one agent command is.

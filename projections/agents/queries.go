@@ -33,6 +33,8 @@ type View struct {
 	LastContact *time.Time   `json:"lastContact,omitempty"`
 	Connected   bool         `json:"connected"` // heard of within Alive, not gone on purpose, and not shut out
 	Doing       []string     `json:"doing,omitempty"`
+	BootURL     string       `json:"bootUrl,omitempty"`   // where it would serve network boot; empty: it does not
+	BootUntil   *time.Time   `json:"bootUntil,omitempty"` // it has its site's boot lease
 }
 
 // Place says where the agent is, to check a caller's scope.
@@ -41,13 +43,15 @@ func (v View) Place() projections.Place {
 }
 
 const selectView = `SELECT a.agent_id, a.tenant_id, a.site_id, a.node_id, a.role, a.name, a.agent_version, a.boot_id, a.claims, a.revoked,
-	a.joined_at, a.session_at, p.last_contact, a.revoked = '' AND ` + connected + `, coalesce(p.doing, '{}')
-	FROM agents a LEFT JOIN agent_presence p USING (agent_id)`
+	a.joined_at, a.session_at, p.last_contact, a.revoked = '' AND ` + connected + `, coalesce(p.doing, '{}'),
+	coalesce(p.boot_url, ''), l.until
+	FROM agents a LEFT JOIN agent_presence p USING (agent_id)
+	LEFT JOIN boot_leases l ON l.site_id = a.site_id AND l.agent_id = a.agent_id AND l.until > now()`
 
 func scanView(r pgx.CollectableRow) (v View, err error) {
 	var claims []byte
 	err = r.Scan(&v.AgentID, &v.TenantID, &v.SiteID, &v.NodeID, &v.Role, &v.Name, &v.Version, &v.BootID, &claims, &v.Revoked,
-		&v.JoinedAt, &v.SessionAt, &v.LastContact, &v.Connected, &v.Doing)
+		&v.JoinedAt, &v.SessionAt, &v.LastContact, &v.Connected, &v.Doing, &v.BootURL, &v.BootUntil)
 	if err == nil {
 		err = json.Unmarshal(claims, &v.Claims)
 	}

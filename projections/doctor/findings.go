@@ -35,6 +35,7 @@ const (
 	ProjectionStopped Code = "projection-stopped"
 	ProjectionLagging Code = "projection-lagging"
 	ClaimsOrphaned    Code = "orphaned-claims"
+	BootUnserved      Code = "boot-unserved"
 )
 
 // CodeInfo is one row of Codes.
@@ -63,6 +64,8 @@ var Codes = []CodeInfo{
 		"if it does not catch up within minutes, look at the load of PostgreSQL and at the log of metald"},
 	{ClaimsOrphaned, Warning, "a BMC or MAC address is held by a machine that never appeared, or is retired",
 		"it is released by the next sweep; enrolling with the address is refused until then"},
+	{BootUnserved, Warning, "a site has machines to boot, and none of its agents serves network boot",
+		"look with `metalctl agent list --role site` whether one runs; it needs --boot-listen and --boot-url, and what its log says"},
 }
 
 func info(c Code) CodeInfo {
@@ -112,7 +115,7 @@ func Findings(ctx context.Context, db projections.DB, in Input) ([]Finding, erro
 	in = in.complete()
 	found := in.projections()
 	for _, find := range []func(context.Context, projections.DB, Input) ([]Finding, error){
-		failed, stalled, stuck, failedWorkflows, failing, orphaned,
+		failed, stalled, stuck, failedWorkflows, failing, orphaned, unserved,
 	} {
 		some, err := find(ctx, db, in)
 		if err != nil {

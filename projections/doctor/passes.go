@@ -39,6 +39,9 @@ func failing(ctx context.Context, db projections.DB, in Input) ([]Finding, error
 		if strings.HasPrefix(key, (id.Workflow{}).Prefix()+"_") {
 			f.Subject = "workflow/" + key
 		}
+		if strings.HasPrefix(key, (id.Site{}).Prefix()+"_") {
+			f.Subject = "site/" + key
+		}
 		found = append(found, f.complete())
 		return nil
 	})

@@ -53,6 +53,7 @@ func TestWorkflows(t *testing.T) {
 // A machine whose workflow does something does not stand still.
 func TestAMachineMovesWithItsWorkflow(t *testing.T) {
 	db, l := pgtest.New(t), newLog(t)
+	serve(t, db, start.Add(24*time.Hour))
 	l.enroll(t, 1)
 	l.now = start.Add(10 * time.Minute)
 	l.run(t, 1)

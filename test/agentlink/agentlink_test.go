@@ -215,13 +215,14 @@ func (b box) Disks(context.Context) ([]disk.Device, error) { return []disk.Devic
 func TestFromTheSiteToAWipedDisk(t *testing.T) {
 	w := newWorld(t)
 	entries := netboot.NewEntries(time.Now)
-	boot := &netboot.Server{Entries: entries, Logger: slog.New(slog.DiscardHandler)}
+	boot := &netboot.Server{Entries: entries, Lease: netboot.NewLease(time.Now), Logger: slog.New(slog.DiscardHandler)}
 	server := httptest.NewServer(boot.Handler())
 	defer server.Close()
 	boot.URL, boot.Gateway = server.URL, "https://"+w.address
 	w.run(agent.Options{
 		Role: agentcommand.RoleSite, Token: w.token(jointoken.Minted{Role: jointoken.RoleSite, Site: w.site}), BootID: "site-1", Room: 8,
 		Kinds: agent.SiteHandlers(agent.SiteDeps{Drivers: map[string]bmc.Driver{"board": board{}}, Entries: entries}),
+		Boot:  &agent.BootServer{URL: boot.URL, Entries: entries, Lease: boot.Lease},
 	})
 	power := w.settled(w.ask(agentcommand.DriverInvoke, agentcommand.RoleSite, agentcommand.Invoke{
 		Driver: "board", Concern: "power", Operation: "get",

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/better-compute/metal/adapters/httpapi/contract"
@@ -141,6 +142,10 @@ func (l *Lab) site() {
 	}, l.options.SiteFlags...)...)
 	l.SiteAgent.answers = func() error { return listening(boot) }
 	l.SiteAgent.Start()
+	l.boots = []string{l.Boot}
+	for n := 2; n <= l.options.SiteAgents; n++ {
+		l.anotherSiteAgent(n)
+	}
 	if l.options.Machines > 0 {
 		l.simulate()
 	} else {
@@ -161,7 +166,7 @@ func (l *Lab) simulate() {
 	l.T.Helper()
 	l.control = FreeAddress(l.T)
 	l.Sim = newProgram(l.T, "metalsim", nil, append([]string{
-		"--machines", strconv.Itoa(l.options.Machines), "--boot-url", l.Boot, "--control", l.control, "--verbose",
+		"--machines", strconv.Itoa(l.options.Machines), "--boot-url", strings.Join(l.boots, ","), "--control", l.control, "--verbose",
 		"--disk-bytes", strconv.Itoa(diskBytes), "--images", filepath.Join(l.dir, "images"), "--images-listen", l.images,
 	}, l.options.SimFlags...)...)
 	l.Sim.answers = func() error { return listening(l.control) }

@@ -24,6 +24,7 @@ import (
 type Options struct {
 	Machines      int
 	Replicas      int  // of metald; 0: one
+	SiteAgents    int  // of the site; 0: one
 	OwnPostgres   bool // a server of its own, that may be killed
 	Pool          contract.PoolPolicy
 	SimFlags      []string      // further flags of metalsim
@@ -46,6 +47,7 @@ type Lab struct {
 	T         testing.TB
 	Planes    []*Program
 	SiteAgent *Program
+	Others    []*Program // further agents of the site
 	Sim       *Program
 	Postgres  *cluster.Cluster // with OwnPostgres
 	Client    *client.Client   // of the first replica
@@ -65,6 +67,7 @@ type Lab struct {
 	urls    []string // of each replica's API
 	control string   // of metalsim
 	images  string   // URL of the simulated images
+	boots   []string // URLs of the boot servers of all of the site's agents, as machines reach them
 }
 
 // Start starts everything but enrolls nothing. All of it ends with the test.

@@ -339,7 +339,7 @@ func TestPortsNeedRoot(t *testing.T) {
 		}
 		err := n.inside("site", func() error {
 			cmd := exec.CommandContext(t.Context(), n.bcd, append([]string{
-				"site", "--gateway", "https://127.0.0.1:1", "--ca-sha256", strings.Repeat("a", 64), "--state-dir", state, "--token-file", token,
+				"site", "--boot-alone", "--gateway", "https://127.0.0.1:1", "--ca-sha256", strings.Repeat("a", 64), "--state-dir", state, "--token-file", token,
 				"--boot-listen", listen, "--boot-url", bootURL,
 			}, args...)...)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

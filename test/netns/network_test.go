@@ -167,7 +167,7 @@ func (n *network) site(host, state string, args ...string) *program {
 	}
 	p := &program{t: n.t, ended: make(chan error, 1)}
 	p.cmd = exec.Command("ip", append([]string{
-		"netns", "exec", n.name(host), n.bcd, "site", "--gateway", "https://127.0.0.1:1", "--ca-sha256", strings.Repeat("a", 64),
+		"netns", "exec", n.name(host), n.bcd, "site", "--boot-alone", "--gateway", "https://127.0.0.1:1", "--ca-sha256", strings.Repeat("a", 64),
 		"--state-dir", state, "--token-file", token, "--log-level", "debug", "--dhcp-interface", link,
 	}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = io.Discard, p

@@ -59,8 +59,11 @@ func ParseSettings(line string) (Settings, error) {
 	if s.CA = strings.ToLower(s.CA); !isFingerprint(s.CA) {
 		wrong("metal.ca", "64 hexadecimal digits are needed")
 	}
-	if u, err := url.Parse(s.Site); err != nil || u.Host == "" {
-		wrong("metal.site", "the URL of the site's boot server is needed")
+	for _, site := range netboot.Sites(s.Site) {
+		if u, err := url.Parse(site); err != nil || u.Host == "" {
+			wrong("metal.site", "the URLs of the site's boot servers are needed, with commas between them")
+			break
+		}
 	}
 	if s.Ref == "" {
 		wrong("metal.ref", "the reference of the join token is needed")

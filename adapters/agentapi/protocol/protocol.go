@@ -86,12 +86,31 @@ type PollRequest struct {
 	Room        int      `json:"room"`              // how many orders the agent can take now
 	Doing       []string `json:"doing,omitempty"`   // ids of agent commands it works on
 	Unknown     []string `json:"unknown,omitempty"` // reserved: orders it was given but has no journal of
+	// Boot says that the agent would serve its site's machines network boot. Left out it does not, and gives back what it had.
+	Boot *BootOffer `json:"boot,omitempty"`
+}
+
+// BootOffer is a boot server of a site.
+type BootOffer struct {
+	URL string `json:"url"` // as machines reach it
+}
+
+// BootLease says that the agent may serve network boot, for a time only.
+type BootLease struct {
+	Term int64 `json:"term"` // of another term than before: the agent begins without any boot entry
+	// Seconds is for how long, from the moment at which the agent sent the request.
+	Seconds float64 `json:"seconds"`
+	// Complete says that the agent has every boot entry of the site. Until then it sends no machine on to its next boot device.
+	Complete bool     `json:"complete"`
+	Servers  []string `json:"servers,omitempty"` // URLs of the boot servers of all agents of the site
 }
 
 // PollAnswer has the orders. One that was handed to this boot and neither acked nor settled is handed out again.
 type PollAnswer struct {
 	Orders []Order  `json:"orders"`
 	Cancel []string `json:"cancel,omitempty"` // orders that are over: stop working on them
+	// Boot is there while the agent holds the boot lease of its site.
+	Boot *BootLease `json:"boot,omitempty"`
 }
 
 // Order is one agent command.

@@ -61,5 +61,12 @@ type Agent struct {
 	LastContact *time.Time `json:"lastContact,omitempty"`
 	Connected   bool       `json:"connected" doc:"heard of lately, and not gone on purpose"`
 	Doing       []string   `json:"doing,omitempty" doc:"ids of the agent commands that it works on"`
+	Boot        *AgentBoot `json:"boot,omitempty" doc:"of a site's agent that serves network boot, or would"`
 	Revoked     string     `json:"revoked,omitempty" doc:"why its certificates were taken"`
+}
+
+// AgentBoot is the boot server of a site's agent.
+type AgentBoot struct {
+	URL   string     `json:"url" doc:"where machines reach it"`
+	Until *time.Time `json:"until,omitempty" doc:"it has the boot lease of its site, until then if it is not heard of; absent: it waits"`
 }

@@ -61,9 +61,16 @@ type Site struct {
 	Name      string            `json:"name"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Policy    SitePolicy        `json:"policy"`
+	Boot      *SiteBoot         `json:"boot,omitempty" doc:"who serves network boot now; absent: nobody, or not known here"`
 	Version   uint64            `json:"version"`
 	Position  uint64            `json:"position"`
 	UpdatedAt time.Time         `json:"updatedAt"`
+}
+
+// SiteBoot is the agent that serves a site's network boot: of several one does.
+type SiteBoot struct {
+	Agent string    `json:"agentId"`
+	Until time.Time `json:"until" doc:"another takes over then if it is not heard of"`
 }
 
 // NewPool is a pool to be created.

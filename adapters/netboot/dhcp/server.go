@@ -23,6 +23,7 @@ import (
 type Server struct {
 	Site   Site
 	Known  func(mac string) bool // whether the machine has a boot entry
+	Serves func() bool           // whether this server of several answers now; nil: it is alone
 	Leases *Leases               // nil: ProxyDHCP
 	State  string                // file that keeps the leases; empty: none
 	Now    func() time.Time
@@ -117,9 +118,12 @@ func (s *Server) Handle(data []byte, from netip.AddrPort, port int) ([]byte, net
 	mac := req.ClientHWAddr.String()
 	known := s.Known(mac)
 	var answer Answer
-	if s.Leases == nil {
+	switch {
+	case s.Serves != nil && !s.Serves() && !s.renews(req):
+		answer = silence("another server of this site answers")
+	case s.Leases == nil:
 		answer = s.Site.Proxy(req, port, known)
-	} else {
+	default:
 		answer = s.serve(req, known)
 	}
 	if answer.Packet == nil {
@@ -128,6 +132,16 @@ func (s *Server) Handle(data []byte, from netip.AddrPort, port int) ([]byte, net
 	}
 	s.Logger.Info("DHCP", "mac", mac, "asked", req.MessageType().String(), "answer", answer.Why)
 	return answer.Packet.ToBytes(), destination(req, answer.Packet, from, port)
+}
+
+// renews tells whether a machine only wants to keep an address that it has from this server: it may, whoever serves network boot.
+func (s *Server) renews(req *dhcpv4.DHCPv4) bool {
+	if s.Leases == nil || req.MessageType() != dhcpv4.MessageTypeRequest || !address(req.ClientIPAddr).IsValid() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Leases.Has(req.ClientHWAddr.String())
 }
 
 // serve answers only with leases that are on record, so that no restart gives an address to two machines.

@@ -53,6 +53,37 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
+// A server that may not answer now, as another of its site does, still renews the addresses that it gave.
+func TestASilentServer(t *testing.T) {
+	serves := true
+	own, proxy := server(t, pool(), true), server(t, nil, true)
+	own.Serves, proxy.Serves = func() bool { return serves }, func() bool { return serves }
+	answers := func(s *dhcp.Server, req *dhcpv4.DHCPv4) bool {
+		packet, _ := s.Handle(req.ToBytes(), netip.MustParseAddrPort("10.0.0.77:68"), 67)
+		return packet != nil
+	}
+	discover := firmware(7, dhcpv4.MessageTypeDiscover)
+	take := request(machine, dhcpv4.MessageTypeRequest, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(net.IPv4(10, 0, 0, 100))))
+	renew := request(machine, dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(net.IPv4(10, 0, 0, 100)))
+	serves = false
+	for name, asked := range map[string]bool{
+		"an offer by proxy": answers(proxy, discover), "an offer": answers(own, discover), "an address": answers(own, take),
+		"an address of another's": answers(own, renew),
+	} {
+		if asked {
+			t.Errorf("it gives %s", name)
+		}
+	}
+	serves = true
+	if !answers(proxy, discover) || !answers(own, discover) || !answers(own, take) {
+		t.Error("it does not answer with the lease")
+	}
+	serves = false
+	if !answers(own, renew) || answers(own, discover) {
+		t.Error("what it gave is not renewed, or more than that is")
+	}
+}
+
 func TestLeasesAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "leases.json")
 	start := func() *dhcp.Server {

@@ -24,7 +24,8 @@ const Port = 69
 
 // Server serves files.
 type Server struct {
-	Files     fs.FS // of which nothing outside can be named; os.Root.FS keeps links in too
+	Files     fs.FS       // of which nothing outside can be named; os.Root.FS keeps links in too
+	Serves    func() bool // whether this server of several answers now; nil: it is alone
 	Transfers *limit.Transfers
 	Rate      *limit.Rate
 	Logger    *slog.Logger
@@ -55,6 +56,7 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 var (
 	errNoFile = errors.New("there is no such file")
 	errBusy   = errors.New("too many transfers, ask again")
+	errOther  = errors.New("another server answers, ask again")
 )
 
 // read sends one file. The library holds a socket open until something is sent, so that each way out sends something.
@@ -65,6 +67,10 @@ func (s *Server) read(ctx context.Context, name string, to io.ReaderFrom) error 
 	}
 	remote := transfer.RemoteAddr()
 	logger := s.Logger.With("file", name, "machine", remote.IP.String())
+	if s.Serves != nil && !s.Serves() {
+		logger.Debug("TFTP refuses a transfer: another server of this site answers")
+		return errOther
+	}
 	leave, err := s.Transfers.Enter(ctx, remote.IP.String())
 	if err != nil {
 		logger.Warn("TFTP refuses a transfer", "error", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/profile/builtin"
 	"github.com/better-compute/metal/processmanagers"
+	"github.com/better-compute/metal/processmanagers/bootlease"
 	"github.com/better-compute/metal/processmanagers/provision"
 	"github.com/better-compute/metal/processmanagers/steps"
 	"github.com/better-compute/metal/processmanagers/workflow"
@@ -49,7 +50,8 @@ func (p *plane) manage(c Config, catalog *steps.Catalog, gateway string, seen fu
 	}
 	engine := workflow.New(p.service, catalog, ports, p.clock.Now, p.logger)
 	nodes := provision.New(p.service, catalog, ports, p.clock.Now, p.logger)
-	managers := []processmanagers.Manager{nodes.Manager(), engine.Manager()}
+	takeovers := bootlease.New(p.service, sites{p}, p.clock.Now, p.logger)
+	managers := []processmanagers.Manager{nodes.Manager(), engine.Manager(), takeovers.Manager()}
 	p.wakeups = postgres.NewWakeups(p.stores.Pool, p.stores.Log, managers...)
 	nodes.WakeEngine(func(ctx context.Context, key string) error { return p.wakeups.Wake(ctx, workflow.Name, key) })
 	workers, err := processmanagers.NewWorkers(p.wakeups, processmanagers.Options{Logger: p.logger, Observe: seen}, managers...)
@@ -62,7 +64,8 @@ func (p *plane) manage(c Config, catalog *steps.Catalog, gateway string, seen fu
 func RebuildWakeups(ctx context.Context, s *Stores) (due int, err error) {
 	table := postgres.NewWakeups(s.Pool, s.Log,
 		processmanagers.Manager{Name: provision.Name, Wakes: provision.Wakes, Rests: provision.Rests},
-		processmanagers.Manager{Name: workflow.Name, Wakes: workflow.Wakes, Rests: workflow.Rests})
+		processmanagers.Manager{Name: workflow.Name, Wakes: workflow.Wakes, Rests: workflow.Rests},
+		processmanagers.Manager{Name: bootlease.Name, Wakes: bootlease.Wakes, Rests: bootlease.Rests})
 	if err := table.Rebuild(ctx); err != nil {
 		return 0, fmt.Errorf("wake-ups: %w", err)
 	}

@@ -99,7 +99,7 @@ func (p *plane) watch(c Config, authorizer commands.Authorizer, catalog *steps.C
 	})
 	meters.Watch(metrics.Sources{
 		Head: p.stores.Log.Head, Projections: positions, Subscribers: seen.following, Findings: p.findings,
-		Wakeups: p.wakeups.Depth,
+		Wakeups: p.wakeups.Depth, Boots: p.gateway.agents.Boots,
 	})
 	return err
 }

@@ -105,6 +105,12 @@ func (s stepAgents) SiteConnected(ctx context.Context, at id.Site) (bool, error)
 	return len(connected) > 0, postgres.Fault(err)
 }
 
+// SiteBoots implements steps.Agents.
+func (s stepAgents) SiteBoots(ctx context.Context, at id.Site) (bool, error) {
+	is, err := agents.Boots(ctx, s.db, at)
+	return is, postgres.Fault(err)
+}
+
 // Down implements steps.Agents. A contact from before it does not undo it.
 func (s stepAgents) Down(ctx context.Context, _ id.Node, ended steps.Session) error {
 	return s.presence.Write(ctx, []agents.Contact{{
