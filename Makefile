@@ -85,9 +85,9 @@ test-netns: ## network boot on a network of namespaces, with a real DHCP client 
 PLAIN := ALifeByVirtualMedia|ALifeInAUsersNetwork|FirmwareStartsTheImage|PowerButtonEndsTheRamdisk
 
 .PHONY: test-machine
-test-machine: setup test-netns lab-assets ## the product against real machines in QEMU
-	$(GO) test -tags qemu -count=1 -timeout 30m -skip '$(PLAIN)' ./test/machine/...
-	METAL_LAB_NETWORK=none $(GO) test -tags qemu -count=1 -timeout 30m -run '$(PLAIN)' ./test/machine
+test-machine: setup build test-netns lab-assets ## the product against real machines in QEMU
+	METAL_LAB_PROGRAMS="$(CURDIR)/$(BIN)" $(GO) test -tags qemu -count=1 -timeout 30m -skip '$(PLAIN)' ./test/machine/...
+	METAL_LAB_PROGRAMS="$(CURDIR)/$(BIN)" METAL_LAB_NETWORK=none $(GO) test -tags qemu -count=1 -timeout 30m -run '$(PLAIN)' ./test/machine
 
 .PHONY: vet
 vet: ## go vet
