@@ -66,7 +66,9 @@ func fatal(t *testing.T, err error) {
 	}
 }
 
-func agentOf(n int) id.Agent { return id.Of[id.Agent](uuid.NewSHA1(uuid.Nil, []byte("agent "+strconv.Itoa(n)))) }
+func agentOf(n int) id.Agent {
+	return id.Of[id.Agent](uuid.NewSHA1(uuid.Nil, []byte("agent "+strconv.Itoa(n))))
+}
 
 // until runs the world until a step is in a state.
 func (w *world) until(step string, is workflow.StepState) workflow.Step {
