@@ -174,14 +174,30 @@ func (s *Service) SettleAgentCommand(ctx context.Context, call Call, c id.AgentC
 		if with.Attestation == nil || !now.Exists() || now.Status.Settled() || now.Agent != with.Agent {
 			return with, nil // settle decides
 		}
-		by, err := load(ctx, s, agent.Decider, agent.StreamOf(with.Agent))
-		if err != nil {
-			return nil, err
-		}
-		err = s.attest.Verify(now, with.BootID, with.Result, *with.Attestation, by.state.Certificates, s.clock())
+		err := s.verify(ctx, now, with)
 		with.Attested = err == nil
 		return with, err
 	}))
+}
+
+// verify checks the signature of a result. What decides a transition is checked with the certificates as the log has them now.
+func (s *Service) verify(ctx context.Context, now agentcommand.State, with agentcommand.Settle) error {
+	if kind, known := s.Kind(now.Kind); !known || kind.Attested {
+		ctx = Fresh(ctx)
+	}
+	by, known := remembered[agent.State](ctx, s, agent.StreamOf(with.Agent))
+	if known && s.signed(now, with, by.state) == nil {
+		return nil
+	}
+	by, err := read(ctx, s, agent.Decider, agent.StreamOf(with.Agent))
+	if err != nil {
+		return err
+	}
+	return s.signed(now, with, by.state)
+}
+
+func (s *Service) signed(now agentcommand.State, with agentcommand.Settle, by agent.State) error {
+	return s.attest.Verify(now, with.BootID, with.Result, *with.Attestation, by.Certificates, s.clock())
 }
 
 // ExpireAgentCommand ends an agent command whose deadline has passed, or which another boot than bootID of its agent was

@@ -10,52 +10,111 @@ import (
 // cachedStates bounds the folds kept in memory; a fold is a few kilobytes.
 const cachedStates = 8192
 
-// stateCache keeps the newest folds by stream, the least recently used leaving first. A stale one is harmless: load reads
-// what is newer, and an append expects the version that was folded.
+// stateCache keeps the newest folds by stream, the least recently used leaving first. A stale one is harmless where an append
+// expects the version that was folded.
+//
+// The log is followed beside it: a fold is level where it holds all that its stream has up to the followed position. What makes
+// that certain: each entry notes the versions that the follower comes by from a position on, since, and of its fold is known up
+// to which position of the log it holds everything.
 type stateCache struct {
-	mu     sync.Mutex
-	most   int
-	order  *list.List // of *cacheEntry, most recently used first
-	byName map[event.Stream]*list.Element
+	mu       sync.Mutex
+	most     int
+	order    *list.List // of *cacheEntry, most recently used first
+	byName   map[event.Stream]*list.Element
+	followed event.Position
 }
 
 type cacheEntry struct {
 	stream  event.Stream
-	version event.Version
-	fold    any // a loaded[S]
+	since   event.Position
+	newest  event.Version  // that the follower came by since
+	fold    any            // a loaded[S]; nil: it is being read
+	version event.Version  // of the fold
+	whole   event.Position // up to here nothing is missing in the fold
+}
+
+// folded is a loaded[S] of any S.
+type folded interface {
+	folded() (event.Version, event.Position)
 }
 
 func newStateCache(most int) *stateCache {
 	return &stateCache{most: most, order: list.New(), byName: map[event.Stream]*list.Element{}}
 }
 
-func cached[S any](c *stateCache, stream event.Stream) (loaded[S], bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// entry needs the lock; nil: there is none.
+func (c *stateCache) entry(stream event.Stream) *cacheEntry {
 	el, ok := c.byName[stream]
 	if !ok {
-		return loaded[S]{}, false
+		return nil
 	}
 	c.order.MoveToFront(el)
-	l, ok := el.Value.(*cacheEntry).fold.(loaded[S])
-	return l, ok
+	return el.Value.(*cacheEntry)
 }
 
-func (c *stateCache) put(stream event.Stream, fold interface{ folded() event.Version }) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if el, ok := c.byName[stream]; ok {
-		if entry := el.Value.(*cacheEntry); entry.version < fold.folded() {
-			entry.version, entry.fold = fold.folded(), fold
-		}
-		c.order.MoveToFront(el)
-		return
-	}
-	c.byName[stream] = c.order.PushFront(&cacheEntry{stream: stream, version: fold.folded(), fold: fold})
+// add needs the lock.
+func (c *stateCache) add(e *cacheEntry) {
+	c.byName[e.stream] = c.order.PushFront(e)
 	for c.order.Len() > c.most {
 		oldest := c.order.Back()
 		c.order.Remove(oldest)
 		delete(c.byName, oldest.Value.(*cacheEntry).stream)
+	}
+}
+
+func cached[S any](c *stateCache, stream event.Stream) (loaded[S], bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entry(stream)
+	if e == nil || e.fold == nil {
+		return loaded[S]{}, false
+	}
+	l, ok := e.fold.(loaded[S])
+	return l, ok
+}
+
+// level is the fold where it holds all that its stream has up to a position.
+func level[S any](c *stateCache, stream event.Stream, asOf event.Position) (loaded[S], bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.followed < asOf || c.followed == 0 {
+		return loaded[S]{}, false
+	}
+	e := c.entry(stream)
+	if e == nil || e.fold == nil || e.whole < e.since || e.version < e.newest {
+		return loaded[S]{}, false
+	}
+	l, ok := e.fold.(loaded[S])
+	return l, ok
+}
+
+// reading begins to note what the follower comes by, before a stream is read, and gives the position up to which the read sees
+// everything.
+func (c *stateCache) reading(stream event.Stream) event.Position {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entry(stream) == nil {
+		c.add(&cacheEntry{stream: stream, since: c.followed})
+	}
+	return c.followed
+}
+
+// put keeps a fold in which nothing is missing up to a position.
+func (c *stateCache) put(stream event.Stream, fold folded, whole event.Position) {
+	version, last := fold.folded()
+	whole = max(whole, last)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entry(stream)
+	if e == nil {
+		e = &cacheEntry{stream: stream, since: c.followed}
+		c.add(e)
+	}
+	switch {
+	case e.fold == nil || e.version < version:
+		e.fold, e.version, e.whole = fold, version, max(e.whole, whole)
+	case e.version == version:
+		e.whole = max(e.whole, whole)
 	}
 }
 
@@ -69,4 +128,35 @@ func (c *stateCache) forget(stream event.Stream) {
 	}
 }
 
-func (l loaded[S]) folded() event.Version { return l.version }
+// follow takes in the events from the followed position up to head.
+func (c *stateCache) follow(from event.Position, events []event.Recorded, head event.Position) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.followed != from { // it was begun anew meanwhile
+		return
+	}
+	for _, r := range events {
+		if el, ok := c.byName[r.Stream]; ok {
+			e := el.Value.(*cacheEntry)
+			e.newest = max(e.newest, r.Version)
+		}
+	}
+	c.followed = head
+}
+
+// begin follows from a position on. Nothing that was kept is certain to be level.
+func (c *stateCache) begin(at event.Position) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.order.Init()
+	clear(c.byName)
+	c.followed = at
+}
+
+func (c *stateCache) position() event.Position {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.followed
+}
+
+func (l loaded[S]) folded() (event.Version, event.Position) { return l.version, l.position }

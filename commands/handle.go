@@ -41,12 +41,16 @@ type request[S, C any, E event.Event] struct {
 // handle is the only place that decides and appends. The outcome of the same call.Command again is the first outcome.
 //
 // The first decision is made on the fold in memory, if there is one: an append at its version proves that it was current.
-// Whatever else comes of that decision, a refusal or nothing to do, is decided again on what the stream holds.
+// Whatever else comes of that decision, a refusal or nothing to do, is decided again on what the stream holds; nothing to do is
+// believed where the fold is as new as the context asks for (AsOf).
 func handle[S, C any, E event.Event](ctx context.Context, s *Service, call Call, r request[S, C, E]) (Outcome[S], error) {
 	left := decisions
 	if now, known := cached[S](s.cache, r.stream); known {
 		done, err := decideAuthorized(ctx, s, call, r, now)
 		if err == nil && done.Version > now.version {
+			return done, nil
+		}
+		if seen, level := remembered[S](ctx, s, r.stream); level && err == nil && seen.version == now.version {
 			return done, nil
 		}
 		if lostRace(err) {
@@ -55,7 +59,7 @@ func handle[S, C any, E event.Event](ctx context.Context, s *Service, call Call,
 		}
 	}
 	for range left {
-		now, err := load(ctx, s, r.decider, r.stream)
+		now, err := read(ctx, s, r.decider, r.stream)
 		if err != nil {
 			return Outcome[S]{}, err
 		}
@@ -126,7 +130,7 @@ func decideOnce[S, C any, E event.Event](ctx context.Context, s *Service, call C
 	next.version += event.Version(len(events))
 	next.position, next.at = position, meta.At
 	if meta.Command != uuid.Nil { // fresh ids are the store's own: what it appended must be read to know them
-		s.cache.put(r.stream, next)
+		s.cache.put(r.stream, next, position)
 	}
 	return next.outcome(), nil
 }
@@ -148,25 +152,31 @@ func (l loaded[S]) applied(stream event.Stream, command uuid.UUID) event.Version
 	return event.Version(last + 1)
 }
 
-// load folds a stream, reading only what is newer than the cached fold.
+// load gives an aggregate as new as the context asks for.
 func load[S, C any, E event.Event](ctx context.Context, s *Service, d event.Decider[S, C, E], stream event.Stream,
+) (loaded[S], error) {
+	if l, ok := remembered[S](ctx, s, stream); ok {
+		return l, nil
+	}
+	return read(ctx, s, d, stream)
+}
+
+// read folds a stream, reading only what is newer than the cached fold.
+func read[S, C any, E event.Event](ctx context.Context, s *Service, d event.Decider[S, C, E], stream event.Stream,
 ) (loaded[S], error) {
 	l, ok := cached[S](s.cache, stream)
 	if !ok {
 		l = loaded[S]{state: d.Initial}
 	}
+	whole := s.cache.reading(stream)
 	newer, err := s.log.Read(ctx, stream, l.version)
 	if err != nil {
 		return loaded[S]{}, readFault(err)
 	}
-	if len(newer) == 0 {
-		return l, nil
-	}
-	l, err = fold(l, d, newer)
-	if err != nil {
+	if l, err = fold(l, d, newer); err != nil {
 		return loaded[S]{}, err
 	}
-	s.cache.put(stream, l)
+	s.cache.put(stream, l, whole)
 	return l, nil
 }
 
