@@ -19,6 +19,7 @@ type held struct {
 
 	mu     *sync.Mutex
 	leases map[leaseID]*holding
+	first  chan struct{} // holds a token once something is held
 }
 
 type leaseID struct {
@@ -34,7 +35,9 @@ type holding struct {
 }
 
 func newHeld(wakeups Wakeups, holder string, ttl time.Duration) held {
-	return held{wakeups: wakeups, holder: holder, ttl: ttl, mu: &sync.Mutex{}, leases: map[leaseID]*holding{}}
+	return held{
+		wakeups: wakeups, holder: holder, ttl: ttl, mu: &sync.Mutex{}, leases: map[leaseID]*holding{}, first: make(chan struct{}, 1),
+	}
 }
 
 func idOf(l Lease) leaseID { return leaseID{l.Manager, l.Key, l.Number} }
@@ -50,6 +53,10 @@ func (h held) hold(ctx context.Context, l Lease, asked time.Time) (pass context.
 	h.mu.Lock()
 	h.leases[idOf(l)] = x
 	h.mu.Unlock()
+	select {
+	case h.first <- struct{}{}:
+	default: // renew knows already
+	}
 	return pass, func() {
 		h.mu.Lock()
 		delete(h.leases, idOf(l))
@@ -59,13 +66,22 @@ func (h held) hold(ctx context.Context, l Lease, asked time.Time) (pass context.
 	}
 }
 
-// renew keeps leases alive until ctx ends. Most passes are over before theirs needs it.
+// renew keeps leases alive until ctx ends. Most passes are over before theirs needs it, and while nothing is held nothing
+// happens here.
 func (h held) renew(ctx context.Context) {
-	ticker := time.NewTicker(h.ttl / 6)
-	defer ticker.Stop()
+	look := time.NewTimer(h.ttl / 6)
+	defer look.Stop()
 	for {
+		if !h.any() {
+			select {
+			case <-h.first:
+			case <-ctx.Done():
+				return
+			}
+		}
+		look.Reset(h.ttl / 6)
 		select {
-		case <-ticker.C:
+		case <-look.C:
 		case <-ctx.Done():
 			return
 		}
@@ -81,6 +97,12 @@ func (h held) renew(ctx context.Context) {
 			h.renewed(due, still, asked)
 		}
 	}
+}
+
+func (h held) any() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.leases) > 0
 }
 
 // due are the leases that are older than a third of their time.

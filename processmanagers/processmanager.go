@@ -31,6 +31,9 @@ type Lease struct {
 	Generation   int64 // of the wake-up; raised by whatever wakes the key meanwhile
 	Number       int64 // of the lease: an older one settles nothing
 	Attempts     int   // passes in a row that failed before this one
+	// Woken is how far the log was turned into wake-ups when the key was taken, at least: whoever works on the key must see
+	// everything up to there.
+	Woken event.Position
 }
 
 // Settled is a lease that is given back.
@@ -46,8 +49,9 @@ type Settled struct {
 type Wakeups interface {
 	// Wake makes keys due now. One that is due already is not due twice; one that is worked on is looked at once more.
 	Wake(ctx context.Context, manager string, keys ...string) error
-	// Lease takes up to limit keys that are due and that nobody works on. next is when another may be, at the latest a
-	// minute from now; a holder's dead leases count as due once their time to live is over.
+	// Lease gives back what the request has settled, as Settle does, and takes up to limit keys that are due and that nobody
+	// works on. After an error neither is certain: what was settled may be given back again. next is when another key may be
+	// due, at the latest a minute from now; a holder's dead leases count as due once their time to live is over.
 	Lease(ctx context.Context, r LeaseRequest) (leases []Lease, next time.Duration, err error)
 	// Renew makes leases live for ttl from now, and gives those that the holder still has.
 	Renew(ctx context.Context, holder string, ttl time.Duration, leases []Lease) (held []Lease, err error)
@@ -63,4 +67,5 @@ type LeaseRequest struct {
 	Holder   string // unique to one run of one process
 	TTL      time.Duration
 	Limit    int
+	Settled  []Settled // of earlier requests
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/fault"
 )
 
@@ -24,6 +25,8 @@ type Options struct {
 	TTL time.Duration
 	// Poll is how often the table is looked at without a nudge and without a key that falls due. Zero: 1 s.
 	Poll time.Duration
+	// Rest is the same of a table on which nothing has happened for that long. Zero: 10 s.
+	Rest time.Duration
 	// Grace is how long passes may run on at shutdown before their contexts end. Zero: 5 s.
 	Grace time.Duration
 	// FirstRetry and LastRetry bound the pause after a pass that failed; it doubles from the one to the other. Zero: 500 ms
@@ -42,6 +45,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.TTL = orDefault(o.TTL, 3*time.Second)
 	o.Poll = orDefault(o.Poll, time.Second)
+	o.Rest = max(o.Poll, orDefault(o.Rest, 10*time.Second))
 	o.Grace = orDefault(o.Grace, 5*time.Second)
 	o.FirstRetry = orDefault(o.FirstRetry, 500*time.Millisecond)
 	o.LastRetry = max(o.FirstRetry, orDefault(o.LastRetry, time.Minute))
@@ -97,10 +101,9 @@ func (w *Workers) Run(ctx context.Context) error {
 	go func() { defer close(renewed); w.held.renew(renewing) }()
 	defer func() { stopRenewing(); <-renewed }()
 
-	d := dispatch{Workers: w, passes: passes}
+	d := dispatch{Workers: w, passes: passes, stirred: time.Now()}
 	for ctx.Err() == nil {
-		d.settle(ctx)
-		wait, busy := d.claim(ctx)
+		wait, busy := d.look(ctx)
 		d.wait(ctx, wait, busy)
 	}
 	return d.drain(passes, end)
@@ -114,46 +117,35 @@ type dispatch struct {
 	settled []Settled
 	away    bool
 	looked  time.Time // when the table was last asked
+	stirred time.Time // when something last happened on it
 }
 
 // pace is the least time between two looks at the table: on a busy one, what is done and what falls due gathers meanwhile.
 // After a quiet moment nothing waits.
 const pace = 4 * time.Millisecond
 
-// settle gives back what is done. What can't be given back is tried once more; then its lease runs out by itself.
-func (d *dispatch) settle(ctx context.Context) {
+// look gives back what is done and fills the free places. busy says that there is no use in looking at the table before a pass
+// is done.
+func (d *dispatch) look(ctx context.Context) (wait time.Duration, busy bool) {
 	for len(d.done) > 0 {
 		d.took(<-d.done)
 	}
-	if len(d.settled) == 0 {
-		return
-	}
-	err := d.wakeups.Settle(ctx, d.holder, d.settled)
-	if err != nil && !d.away {
-		d.tell(err)
-		return
-	}
-	d.settled = d.settled[:0]
-	d.tell(err)
-}
-
-func (d *dispatch) took(s Settled) {
-	d.running--
-	d.settled = append(d.settled, s)
-}
-
-// claim fills the free places. busy says that there is no use in looking at the table before a pass is done.
-func (d *dispatch) claim(ctx context.Context) (wait time.Duration, busy bool) {
-	free := d.options.Concurrency - d.running
-	if free == 0 {
-		return 0, true
-	}
 	asked := time.Now()
 	d.looked = asked
+	free := d.options.Concurrency - d.running
+	if free == 0 {
+		if len(d.settled) > 0 {
+			d.gave(d.wakeups.Settle(ctx, d.holder, d.settled))
+		}
+		return 0, true
+	}
 	leases, next, err := d.wakeups.Lease(ctx, LeaseRequest{
-		Managers: d.names, Holder: d.holder, TTL: d.options.TTL, Limit: free,
+		Managers: d.names, Holder: d.holder, TTL: d.options.TTL, Limit: free, Settled: d.settled,
 	})
-	d.tell(err)
+	if len(leases)+len(d.settled) > 0 {
+		d.stirred = asked
+	}
+	d.gave(err)
 	if err != nil {
 		return d.options.Poll, false
 	}
@@ -162,7 +154,29 @@ func (d *dispatch) claim(ctx context.Context) (wait time.Duration, busy bool) {
 		pass, release := d.held.hold(d.passes, lease, asked)
 		go d.pass(pass, lease, release)
 	}
-	return min(max(next, time.Millisecond), d.options.Poll), len(leases) == free
+	return min(max(next, time.Millisecond), d.poll(asked)), len(leases) == free
+}
+
+// gave forgets what was given back. What could not be is tried once more; then its lease runs out by itself.
+func (d *dispatch) gave(err error) {
+	if err == nil || d.away {
+		d.settled = d.settled[:0]
+	}
+	d.tell(err)
+}
+
+func (d *dispatch) took(s Settled) {
+	d.running--
+	d.settled = append(d.settled, s)
+}
+
+// poll is the longest time until the table is looked at again. Whoever wakes a key tells of it; only what a process that has
+// died left behind is found by looking, and that was heard of shortly before.
+func (d *dispatch) poll(now time.Time) time.Duration {
+	if now.Sub(d.stirred) < d.options.Rest {
+		return d.options.Poll
+	}
+	return d.options.Rest
 }
 
 // wait returns when there is something to settle or to claim.
@@ -178,6 +192,7 @@ func (d *dispatch) wait(ctx context.Context, wait time.Duration, busy bool) {
 		d.took(s)
 	case <-due:
 	case <-nudged:
+		d.stirred = time.Now()
 	case <-ctx.Done():
 	}
 	d.gather(ctx)
@@ -227,7 +242,7 @@ func (d *dispatch) drain(ctx context.Context, end context.CancelFunc) error {
 func (w *Workers) pass(ctx context.Context, lease Lease, release func()) {
 	defer release()
 	began := time.Now()
-	again, err := w.guarded(ctx, w.managers[lease.Manager], lease.Key)
+	again, err := w.guarded(commands.AsOf(ctx, lease.Woken), w.managers[lease.Manager], lease.Key)
 	s := Settled{Lease: lease, Again: again}
 	switch {
 	case err == nil:

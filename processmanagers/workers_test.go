@@ -41,7 +41,12 @@ func (t *table) Wake(context.Context, string, ...string) error { return nil }
 
 func (t *table) Nudged() <-chan struct{} { return t.nudged }
 
-func (t *table) Lease(_ context.Context, r processmanagers.LeaseRequest) ([]processmanagers.Lease, time.Duration, error) {
+func (t *table) Lease(ctx context.Context, r processmanagers.LeaseRequest) ([]processmanagers.Lease, time.Duration, error) {
+	if len(r.Settled) > 0 {
+		if err := t.Settle(ctx, r.Holder, r.Settled); err != nil {
+			return nil, 0, err
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.due || t.leased {

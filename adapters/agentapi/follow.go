@@ -38,6 +38,7 @@ func (g *Gateway) follow(ctx context.Context) {
 			g.away(ctx, err)
 			continue
 		}
+		g.read.Store(uint64(head)) // before what it makes stale is forgotten
 		g.take(events)
 		more := head > after && event.MayHaveMore(g.Log, head)
 		after = head
@@ -93,10 +94,11 @@ func (g *Gateway) take(events []event.Recorded) {
 	g.queue.apply(events, g.Clock())
 }
 
-// sweep ends orders whose deadline has passed.
+// sweep ends orders whose deadline has passed. While there are none it waits.
 func (g *Gateway) sweep(ctx context.Context) {
-	for pause(ctx, sweepPeriod) {
+	for await(ctx, g.queue.filled) && pause(ctx, sweepPeriod) {
 		g.expire(ctx, g.queue.overdue(g.Clock()), "", "")
+		g.queue.stir()
 	}
 }
 
@@ -116,6 +118,24 @@ func (g *Gateway) expire(ctx context.Context, ids []string, bootID, reason strin
 		case fault.CodeOf(err) != fault.Conflict:
 			g.Logger.Warn("an agent command can't be expired", "agentCommandId", text, "error", err)
 		}
+	}
+}
+
+// await waits for a value and tells whether it came before ctx ended.
+func await(ctx context.Context, c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// nudge leaves a value for whoever awaits one.
+func nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // one is there already
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -123,6 +124,7 @@ type Gateway struct {
 	changes  *limiter[id.Agent]     // what makes events of an agent's stream
 	router   http.Handler
 
+	read    atomic.Uint64 // position up to which the log was taken in
 	loaded  chan struct{} // closed when the queue is as the log has it
 	closing chan struct{} // closed by Close: polls are answered
 	end     context.CancelFunc

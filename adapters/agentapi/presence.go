@@ -22,6 +22,7 @@ type presence struct {
 	mu       sync.Mutex
 	heard    map[id.Agent]*heard
 	progress map[string]agents.Progress
+	noted    chan struct{} // holds a value while something may wait to be written
 }
 
 // heard is the newest contact of one agent.
@@ -33,7 +34,7 @@ type heard struct {
 }
 
 func newPresence() *presence {
-	return &presence{heard: map[id.Agent]*heard{}, progress: map[string]agents.Progress{}}
+	return &presence{heard: map[id.Agent]*heard{}, progress: map[string]agents.Progress{}, noted: make(chan struct{}, 1)}
 }
 
 // touch notes a contact.
@@ -47,6 +48,7 @@ func (p *presence) touch(c agents.Contact, now time.Time) {
 		h.written = time.Time{}
 	}
 	h.contact, h.at = c, now
+	nudge(p.noted)
 }
 
 // of needs the lock.
@@ -61,6 +63,7 @@ func (p *presence) note(progress agents.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.progress[progress.Command] = progress
+	nudge(p.noted)
 }
 
 // told tells whether an agent was told to stop working on an order.
@@ -85,7 +88,7 @@ func (p *presence) keep(a id.Agent, doing []string) {
 	h.told = slices.DeleteFunc(h.told, func(command string) bool { return !slices.Contains(doing, command) })
 }
 
-// due takes what is to be written. Agents that were not heard of for long are forgotten.
+// due takes what is to be written; what is left for later is noted. Agents that were not heard of for long are forgotten.
 func (p *presence) due(now time.Time, all bool) (contacts []agents.Contact, progress []agents.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,6 +101,9 @@ func (p *presence) due(now time.Time, all bool) (contacts []agents.Contact, prog
 		} else if now.Sub(h.at) > 2*agents.Alive {
 			delete(p.heard, a)
 		}
+		if h.at.After(h.written) {
+			nudge(p.noted)
+		}
 	}
 	for _, n := range p.progress {
 		progress = append(progress, n)
@@ -108,7 +114,7 @@ func (p *presence) due(now time.Time, all bool) (contacts []agents.Contact, prog
 
 // flush writes signs of life until ctx ends.
 func (g *Gateway) flush(ctx context.Context) {
-	for pause(ctx, flushPeriod) {
+	for await(ctx, g.presence.noted) && pause(ctx, flushPeriod) {
 		if err := g.writePresence(ctx, false); err != nil && ctx.Err() == nil {
 			g.Logger.Warn("signs of life could not be written", "error", err)
 		}

@@ -43,6 +43,7 @@ type queue struct {
 	held   map[string]map[string]*order // by agent
 	polls  map[string]*poll             // by agent: the newest
 	byHome map[place]map[*poll]struct{}
+	filled chan struct{} // holds a value while there are orders that nobody has looked through since
 }
 
 // poll is one poll that waits.
@@ -56,7 +57,7 @@ type poll struct {
 func newQueue() *queue {
 	return &queue{
 		orders: map[string]*order{}, places: map[place]map[string]*order{}, held: map[string]map[string]*order{},
-		polls: map[string]*poll{}, byHome: map[place]map[*poll]struct{}{},
+		polls: map[string]*poll{}, byHome: map[place]map[*poll]struct{}{}, filled: make(chan struct{}, 1),
 	}
 }
 
@@ -112,6 +113,7 @@ func (q *queue) fold(e event.Recorded, now time.Time) {
 // set files an order and wakes who may take it; the caller holds the lock.
 func (q *queue) set(o *order) {
 	q.orders[o.row.Command] = o
+	nudge(q.filled)
 	if o.row.Agent != "" {
 		put(q.held, o.row.Agent, o)
 		return
@@ -157,10 +159,14 @@ func (q *queue) wakeAgent(agent string) {
 	}
 }
 
-func (p *poll) nudge() {
-	select {
-	case p.wake <- struct{}{}:
-	default: // it is awake already
+func (p *poll) nudge() { nudge(p.wake) }
+
+// stir has the orders looked through again, if there are any.
+func (q *queue) stir() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.orders) > 0 {
+		nudge(q.filled)
 	}
 }
 

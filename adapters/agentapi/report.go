@@ -99,7 +99,7 @@ func (g *Gateway) result(ctx context.Context, who caller, in protocol.ResultRequ
 	if err != nil {
 		return empty{}, err
 	}
-	done, err := g.Service.SettleAgentCommand(ctx, g.call(who.ID), c, agentcommand.Settle{
+	done, err := g.Service.SettleAgentCommand(g.asOf(ctx), g.call(who.ID), c, agentcommand.Settle{
 		Agent: who.ID, BootID: in.BootID, Status: in.Status, Result: in.Result, Code: in.Code, Reason: in.Reason, Details: in.Details,
 		Attestation: in.Attestation,
 	})

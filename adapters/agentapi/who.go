@@ -11,6 +11,7 @@ import (
 	"github.com/better-compute/metal/adapters/pki"
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/agent"
+	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 )
@@ -93,11 +94,19 @@ func (g *Gateway) agent(ctx context.Context, a id.Agent, fresh bool) (agent.Stat
 	if found && !fresh {
 		return state, nil
 	}
+	if !fresh {
+		ctx = g.asOf(ctx)
+	}
 	state, err := g.Service.Agent(ctx, a)
 	if err == nil {
 		g.known.put(state, turn, g.Clock())
 	}
 	return state, err
+}
+
+// asOf has aggregates read that are as new as what this gateway knows of the log.
+func (g *Gateway) asOf(ctx context.Context) context.Context {
+	return commands.AsOf(ctx, event.Position(g.read.Load()))
 }
 
 // credential judges a certificate: agent.State's Authenticates or MayRenew.

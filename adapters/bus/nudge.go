@@ -48,8 +48,8 @@ func (b *Bus) nudge(ctx context.Context) {
 	}
 }
 
-// next waits for events above head, one tick at most, and gives the new head. A log that has changed may know it without
-// being asked.
+// next waits for events above head, one tick at most, and gives the new head. A log that knows how far it reaches is not asked:
+// it looks for itself, so that at rest there is one who does.
 func (b *Bus) next(ctx context.Context, head event.Position) (event.Position, error) {
 	tick, cancel := context.WithTimeout(ctx, b.options.Tick)
 	defer cancel()
@@ -57,10 +57,8 @@ func (b *Bus) next(ctx context.Context, head event.Position) (event.Position, er
 	if err != nil && !errors.Is(tick.Err(), context.DeadlineExceeded) {
 		return head, err
 	}
-	if r, knows := b.log.(event.Reacher); err == nil && knows {
-		if reached := r.Reached(); reached > head {
-			return reached, nil
-		}
+	if r, knows := b.log.(event.Reacher); knows {
+		return r.Reached(), nil
 	}
 	return b.log.Head(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -45,8 +46,10 @@ func NewWakeups(pool *pgxpool.Pool, log event.Store, managers ...processmanagers
 // longestWait is when a table without any key is looked at again at the latest.
 const longestWait = time.Minute
 
-// unsynced begins a transaction whose commit waits for no disk.
-const unsynced = `SET LOCAL synchronous_commit = off`
+// unsynced begins a transaction whose commit waits for no disk, and whose statements go by indexes and are planned once: the
+// table is small one moment and large the next, and planning them anew costs as much as running them.
+const unsynced = `SELECT set_config('synchronous_commit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+	set_config('enable_seqscan', 'off', true)`
 
 // Nudged implements processmanagers.Wakeups.
 func (w *Wakeups) Nudged() <-chan struct{} { return w.nudged }
@@ -93,19 +96,32 @@ func (w *Wakeups) Lease(ctx context.Context, r processmanagers.LeaseRequest) ([]
 	known := w.progress()
 	batch := &pgx.Batch{}
 	batch.Queue(unsynced)
+	queueSettled(batch, r.Holder, r.Settled)
 	batch.Queue(leaseSQL, r.Managers, r.Limit, r.TTL, r.Holder).Query(func(rows pgx.Rows) (err error) {
-		leases, err = pgx.CollectRows(rows, pgx.RowToStructByPos[processmanagers.Lease])
+		leases, err = pgx.CollectRows(rows, scanLease)
 		return err
 	})
 	batch.Queue(nextSQL, r.Managers, followerName).QueryRow(func(row pgx.Row) error { return row.Scan(&next, &checkpoint) })
 	if err := w.pool.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, 0, fmt.Errorf("lease wake-ups: %w", Fault(err))
+		return nil, 0, fmt.Errorf("settle %d wake-ups and lease others: %w", len(r.Settled), Fault(err))
 	}
 	w.seen(known, checkpoint)
+	for i := range leases {
+		if checkpoint == nil { // nobody can say what they were woken by
+			leases[i].Woken = math.MaxInt64
+		} else {
+			leases[i].Woken = *checkpoint
+		}
+	}
 	if next == nil {
 		return leases, longestWait, nil
 	}
 	return leases, min(max(*next, 0), longestWait), nil
+}
+
+func scanLease(row pgx.CollectableRow) (l processmanagers.Lease, err error) {
+	err = row.Scan(&l.Manager, &l.Key, &l.Generation, &l.Number, &l.Attempts)
+	return l, err
 }
 
 const renewSQL = `UPDATE wakeups w SET leased_until = now() + $2
@@ -124,7 +140,7 @@ func (w *Wakeups) Renew(ctx context.Context, holder string, ttl time.Duration, l
 	if err != nil {
 		return nil, fmt.Errorf("renew leases: %w", Fault(err))
 	}
-	held, err := pgx.CollectRows(rows, pgx.RowToStructByPos[processmanagers.Lease])
+	held, err := pgx.CollectRows(rows, scanLease)
 	if err != nil {
 		return nil, fmt.Errorf("renew leases: %w", Fault(err))
 	}
@@ -149,20 +165,27 @@ const againSQL = `UPDATE wakeups w SET leased_until = NULL, holder = NULL,
 
 // Settle implements processmanagers.Wakeups.
 func (w *Wakeups) Settle(ctx context.Context, holder string, settled []processmanagers.Settled) error {
-	var c settledColumns
-	for _, s := range ordered(settled, func(s processmanagers.Settled) processmanagers.Lease { return s.Lease }) {
-		c.add(s)
-	}
 	batch := &pgx.Batch{}
 	batch.Queue(unsynced)
-	if slices.Contains(c.again, nil) {
-		batch.Queue(doneSQL, holder, c.managers, c.keys, c.numbers, c.generations, c.again)
-	}
-	batch.Queue(againSQL, holder, c.managers, c.keys, c.numbers, c.generations, c.again, c.attempts, c.errors)
+	queueSettled(batch, holder, settled)
 	if err := w.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("settle %d wake-ups: %w", len(settled), Fault(err))
 	}
 	return nil
+}
+
+func queueSettled(batch *pgx.Batch, holder string, settled []processmanagers.Settled) {
+	if len(settled) == 0 {
+		return
+	}
+	var c settledColumns
+	for _, s := range ordered(settled, func(s processmanagers.Settled) processmanagers.Lease { return s.Lease }) {
+		c.add(s)
+	}
+	if slices.Contains(c.again, nil) {
+		batch.Queue(doneSQL, holder, c.managers, c.keys, c.numbers, c.generations, c.again)
+	}
+	batch.Queue(againSQL, holder, c.managers, c.keys, c.numbers, c.generations, c.again, c.attempts, c.errors)
 }
 
 // settledColumns is settled leases as the statements take them.

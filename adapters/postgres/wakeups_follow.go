@@ -155,6 +155,7 @@ func (w *Wakeups) write(ctx context.Context, at progress, woken wakeSet, head ev
 	}
 	if !moved { // another process did, or the database lost its last moments: see where it is
 		w.reached(progress{})
+		w.nudge() // to whatever that one has woken
 		return nil
 	}
 	w.reached(progress{known: true, position: head, saved: head})

@@ -119,6 +119,7 @@ func (p *Provision) Reconcile(ctx context.Context, key string) (again time.Durat
 		}
 		switch fault.CodeOf(err) {
 		case fault.Conflict, fault.InvalidState: // somebody was first: what is due now is another move
+			ctx = commands.Fresh(ctx)
 		default:
 			if err != nil || !more {
 				return again, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
@@ -84,7 +85,7 @@ func (o *orders) before(ctx context.Context) (*workflow.Boot, error) {
 
 // stillWanted takes an agent command back that was asked for while its workflow was aborted.
 func (o *orders) stillWanted(ctx context.Context, asked agentcommand.State) error {
-	if err := o.pass.readWorkflow(ctx, o.pass.w.Workflow); err != nil {
+	if err := o.pass.readWorkflow(commands.Fresh(ctx), o.pass.w.Workflow); err != nil {
 		return err
 	}
 	now := o.pass.w.Find(o.step.ID)

@@ -53,6 +53,7 @@ func (p *pass) open(ctx context.Context, key string) (found bool, err error) {
 
 // refresh reads again what another was first to change.
 func (p *pass) refresh(ctx context.Context) error {
+	ctx = commands.Fresh(ctx)
 	if !id.IsZero(p.node.ID) {
 		if err := p.readNode(ctx, p.node.ID); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -21,10 +22,17 @@ const presenceLock = 0x6d6574616c_03
 
 // peers knows whether other processes are on the log. A process that is alone notifies nobody: a NOTIFY for each
 // commit would cost more than a third of the rate of a lone writer.
-type peers struct{ present atomic.Bool }
+type peers struct {
+	present atomic.Bool
+	looked  time.Time // when the database was last asked on this connection; only the listener looks
+}
+
+// aloneLooks is how many looks a process that is alone makes one of: whoever joins says hello.
+const aloneLooks = 5
 
 // join says hello to those who are there already.
 func (p *peers) join(ctx context.Context, conn *pgx.Conn) error {
+	p.looked = time.Time{}
 	_, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared($1)", int64(presenceLock))
 	if err == nil {
 		_, err = conn.Exec(ctx, "SELECT pg_notify($1, $2)", channel, hello)
@@ -42,6 +50,9 @@ SELECT (SELECT coalesce(max(position), 0) FROM events), EXISTS (
 // look takes head and peers as the database has them: after a backup was restored the head may be lower than what was
 // known.
 func (s *Store) look(ctx context.Context, conn *pgx.Conn) error {
+	if !s.peers.present.Load() && time.Since(s.peers.looked) < s.poll*(2*aloneLooks-1)/2 {
+		return nil
+	}
 	before := s.growth.known()
 	var head event.Position
 	var others bool
@@ -49,6 +60,7 @@ func (s *Store) look(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	s.peers.present.Store(others)
+	s.peers.looked = time.Now()
 	s.growth.replace(before, head)
 	return nil
 }

@@ -65,8 +65,12 @@ func (s *Store) ReadAll(
 	if n := len(rows); n > 0 && (n == limit || rows[n-1].position > head) {
 		head = rows[n-1].position
 	}
-	events, err = s.open(rows)
-	return events, max(head, after), err
+	if events, err = s.open(rows); err != nil {
+		return nil, after, err
+	}
+	head = max(head, after)
+	s.growth.atLeast(head)
+	return events, head, nil
 }
 
 // readTypes reads one window. The head is read before the rows, by an older snapshot: whatever stands at or below it

@@ -25,8 +25,8 @@ type Options struct {
 	MaxBatchBytes int
 	// CachedStreams bounds for how many streams the hash of the newest known event is kept in memory. Zero: 65,536.
 	CachedStreams int
-	// Poll is how often to look for events of other processes, in case a notification was lost, a second or more.
-	// Zero: 2 s.
+	// Poll is how often to look for events of other processes, in case a notification was lost, a second or more; a process
+	// that is alone on the log looks less often. Zero: 2 s.
 	Poll time.Duration
 }
 
@@ -56,6 +56,7 @@ type Store struct {
 	peers     peers
 	queue     *queue
 	appender  *appender
+	poll      time.Duration
 	announcer *pg.Announcer
 	listener  *pg.Listener
 }
@@ -66,7 +67,10 @@ var _ event.Store = (*Store)(nil)
 // appending, announcing and listening. Close the store before the pool. Error: ErrUnavailable.
 func New(ctx context.Context, pool *pgxpool.Pool, r *event.Registry, o Options) (*Store, error) {
 	o = o.complete()
-	s := &Store{pool: pool, registry: r, tips: newTips(o.CachedStreams), recent: &recent{registry: r}, growth: newGrowth(), queue: newQueue(o)}
+	s := &Store{
+		pool: pool, registry: r, tips: newTips(o.CachedStreams), recent: &recent{registry: r}, growth: newGrowth(), queue: newQueue(o),
+		poll: o.Poll,
+	}
 	head, err := s.Head(ctx)
 	if err != nil {
 		return nil, err

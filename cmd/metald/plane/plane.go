@@ -104,9 +104,12 @@ func (p *plane) watch(c Config, authorizer commands.Authorizer, catalog *steps.C
 	return err
 }
 
-// followers are the read models and the wake-ups, each with a checkpoint of its own.
+// followers are the read models and the wake-ups, each with a checkpoint of its own, and the write side's memory.
 func (p *plane) followers() ([]bus.Follower, map[string]func() event.Position) {
-	all := []bus.Follower{{Name: p.wakeups.Name(), Position: p.wakeups.Position, CatchUp: p.wakeups.CatchUp}}
+	all := []bus.Follower{
+		{Name: commands.FollowerName, Position: p.service.FollowedTo, CatchUp: p.service.Follow},
+		{Name: p.wakeups.Name(), Position: p.wakeups.Position, CatchUp: p.wakeups.CatchUp},
+	}
 	positions := map[string]func() event.Position{}
 	for _, name := range p.runner.Names() {
 		positions[name] = func() event.Position { return p.runner.Position(name) }
