@@ -22,9 +22,11 @@ type span struct {
 }
 
 // begin opens a transaction of a projection. Its commit is not waited for: rows and checkpoint are lost or kept
-// together, and the log has what was lost. An owner that hangs loses its turn.
+// together, and the log has what was lost. An owner that hangs loses its turn. Statements are planned once, and go by
+// the primary keys: they take as many rows as there are, and planning costs as much as they do.
 var begin = pgx.TxOptions{
-	BeginQuery: "begin; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = '10s'",
+	BeginQuery: "begin; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = '10s'; " +
+		"set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off",
 }
 
 // apply applies a span, if it is still the next one, and moves the checkpoint to its head. more is true unless an
@@ -32,18 +34,22 @@ var begin = pgx.TxOptions{
 func (r *Runner) apply(ctx context.Context, l *lane, s span) (more bool, err error) {
 	var refused bool
 	current, err := r.owning(ctx, l, s, func(tx pgx.Tx) error {
-		if err := run(ctx, tx, l, s.events); err != nil {
+		if err := run(l.rows.begin(ctx, s.events), tx, l, s.events); err != nil {
 			refused = !passing(ctx, tx, err)
 			return err
 		}
 		return moveCheckpoint(ctx, tx, l.Name, s.head)
 	})
+	if err != nil || !current {
+		l.rows.forget()
+	}
 	switch {
 	case refused:
 		return r.single(ctx, l, s)
 	case err != nil || !current:
 		return err == nil, err
 	}
+	l.rows.keep()
 	l.passed(s.head)
 	return true, nil
 }

@@ -13,7 +13,9 @@ import (
 type lane struct {
 	Projection
 	turn chan struct{} // holds a token while a catch-up runs in this process
-	next time.Time     // no batch before, so that events gather; only the holder of turn looks
+	late chan struct{} // holds a token while somebody waits for the next batch
+	last time.Time     // when a batch was begun after which events gather, or zero; only the holder of turn looks
+	rows *memory       // likewise
 
 	mu       sync.Mutex
 	loaded   bool           // position was read from the checkpoint and nothing has failed since
@@ -26,19 +28,19 @@ type lane struct {
 	moved    chan struct{}  // closed and replaced whenever position or stopped changes
 }
 
-// defaultPace is the pace of a projection that has none of its own.
-const defaultPace = 2 * time.Millisecond
+// leastPace is the pace of a projection that has none of its own, and of one whose next batch somebody waits for.
+const leastPace = 2 * time.Millisecond
 
 func newLane(p Projection) *lane {
 	if p.Pace <= 0 {
-		p.Pace = defaultPace
+		p.Pace = leastPace
 	}
-	return &lane{Projection: p, turn: make(chan struct{}, 1), moved: make(chan struct{})}
+	return &lane{Projection: p, turn: make(chan struct{}, 1), late: make(chan struct{}, 1), moved: make(chan struct{}), rows: newMemory()}
 }
 
-// gather waits until the next batch may begin.
+// gather waits until the next batch may begin: sooner where somebody waits for it.
 func (l *lane) gather(ctx context.Context) error {
-	wait := time.Until(l.next)
+	wait := time.Until(l.last.Add(l.Pace))
 	if wait <= 0 {
 		return nil
 	}
@@ -47,8 +49,24 @@ func (l *lane) gather(ctx context.Context) error {
 	select {
 	case <-timer.C:
 		return nil
+	case <-l.late:
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	timer.Reset(time.Until(l.last.Add(leastPace)))
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hurry has the next batch begin soon.
+func (l *lane) hurry() {
+	select {
+	case l.late <- struct{}{}:
+	default: // somebody waits already
 	}
 }
 
@@ -57,9 +75,9 @@ func (l *lane) took(events int) {
 	switch events {
 	case 0:
 	case batchSize:
-		l.next = time.Time{}
+		l.last = time.Time{}
 	default:
-		l.next = time.Now().Add(l.Pace)
+		l.last = time.Now()
 	}
 }
 
@@ -89,6 +107,9 @@ func (l *lane) skipped(p event.Position) {
 func (l *lane) reached(p event.Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.loaded || p != l.saved { // somebody else was the owner meanwhile
+		l.rows.forget()
+	}
 	l.loaded, l.looked, l.saved = true, time.Now(), p
 	l.signal(p, l.stopped)
 }
@@ -106,6 +127,7 @@ func (l *lane) failed(p event.Position, why *fault.Error, pause func(failures in
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failures++
+	l.rows.forget()
 	l.loaded, l.looked, l.saved, l.resume = true, time.Now(), p, time.Now().Add(pause(l.failures))
 	l.signal(p, why)
 }

@@ -29,8 +29,8 @@ type Projection struct {
 	// Apply folds a batch, in log order, into the tables with at most a few statements, whatever the batch's size.
 	// It reads no clock and no other table, and applying a batch a second time changes nothing.
 	Apply func(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error
-	// Pace is the least time between the beginnings of two batches, unless the first was full: on a busy log, events gather
-	// for so long and share a transaction. After a quiet moment nothing waits. Zero: 2 ms.
+	// Pace is the least time between the beginnings of two batches, unless the first was full or somebody waits for the second:
+	// on a busy log, events gather for so long and share a transaction. After a quiet moment nothing waits. Zero: 2 ms.
 	Pace time.Duration
 	// Bulk, where set, folds many batches in memory before they are written: the fast way through a rebuild. It
 	// leads to the same rows as Apply.

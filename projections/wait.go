@@ -24,6 +24,7 @@ func (r *Runner) Wait(ctx context.Context, name string, position event.Position)
 	if reached >= position {
 		return nil
 	}
+	l.hurry()
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for {

@@ -31,7 +31,7 @@ var Consumes = func() []string {
 // New is the projection. Gateways start from it and follow the log themselves, so that nothing waits for it.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 1, Pace: 100 * time.Millisecond, Consumes: Consumes,
+		Name: Name, Version: 1, Pace: 500 * time.Millisecond, Consumes: Consumes,
 		Tables: []string{"agentqueue_commands"}, Apply: apply,
 	}
 }

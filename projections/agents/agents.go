@@ -21,7 +21,7 @@ const Name = "agents"
 // New is the projection.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 1, Pace: 100 * time.Millisecond, Consumes: projections.Types(agent.Events),
+		Name: Name, Version: 1, Pace: 200 * time.Millisecond, Consumes: projections.Types(agent.Events),
 		Tables: []string{"agents", "node_certs"}, Apply: apply,
 	}
 }

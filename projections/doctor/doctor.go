@@ -21,7 +21,7 @@ const Name = "doctor"
 // New is the projection.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 2, Pace: 500 * time.Millisecond,
+		Name: Name, Version: 2, Pace: time.Second,
 		Consumes: projections.Types(node.Events, claim.Events, workflow.Events),
 		Tables:   []string{"doctor_nodes", "doctor_claims", "doctor_workflows"}, Apply: apply,
 	}

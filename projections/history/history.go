@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/node"
@@ -26,7 +28,7 @@ var categories = map[string]bool{node.Category: true, "workflow": true, "agentco
 // New is the projection. It reads every type, also those that only a newer program knows: an event is kept as stored.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 1, Pace: 100 * time.Millisecond,
+		Name: Name, Version: 1, Pace: 500 * time.Millisecond,
 		Tables: []string{"history_events", "history_streams"}, Apply: apply,
 	}
 }
@@ -45,6 +47,7 @@ func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
 			if b.owner != "" {
 				owners[e.Stream] = b
 				found.add(e.Stream, b)
+				projections.Remember(ctx, streams, e.Stream.ID(), &b)
 			}
 		}
 		if b.owner != "" && e.Position >= b.since {
@@ -56,6 +59,9 @@ func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
 	}
 	return c.write(ctx, tx)
 }
+
+// streams is the table of what belongs to which machine.
+const streams = "history_streams"
 
 // belonging is the machine to which a stream belongs from a position on; without an owner it is not known yet.
 type belonging struct {
@@ -76,7 +82,13 @@ func known(ctx context.Context, tx pgx.Tx, batch []event.Recorded) (map[event.St
 			owners[e.Stream] = belonging{owner: e.Stream.ID()}
 			continue
 		}
-		owners[e.Stream] = belonging{}
+		b, remembered := projections.Remembered[belonging](ctx, streams, e.Stream.ID())
+		if owners[e.Stream] = (belonging{}); b != nil {
+			owners[e.Stream] = *b
+		}
+		if remembered {
+			continue
+		}
 		asked = append(asked, string(e.Stream))
 	}
 	if len(asked) == 0 {
@@ -90,6 +102,8 @@ func known(ctx context.Context, tx pgx.Tx, batch []event.Recorded) (map[event.St
 	var b belonging
 	_, err = pgx.ForEachRow(rows, []any{&stream, &b.owner, &b.since}, func() error {
 		owners[event.Stream(stream)] = b
+		kept := b
+		projections.Remember(ctx, streams, event.Stream(stream).ID(), &kept)
 		return nil
 	})
 	if err != nil {
@@ -156,14 +170,35 @@ func (c *columns) add(owner string, e event.Recorded) {
 	c.data = append(c.data, projections.Text(string(e.Data)))
 }
 
+// names of the columns, in the order of columns.
+var columnNames = []string{
+	"position", "version", "node_id", "event_id", "stream", "type", "schema_version", "at", "decided_at", "tenant", "subject",
+	"principal", "request_id", "correlation_id", "causation_id", "data",
+}
+
 const insert = `INSERT INTO history_events (position, version, node_id, event_id, stream, type, schema_version, at, decided_at,
 		tenant, subject, principal, request_id, correlation_id, causation_id, data)
 	SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::int4[], $8::timestamptz[],
 		$9::timestamptz[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[])
 	ON CONFLICT DO NOTHING`
 
+// row is one of the rows, as a COPY takes it, which costs less than an INSERT that minds conflicts.
+func (c *columns) row(i int) ([]any, error) {
+	event, err := uuid.Parse(c.id[i])
+	return []any{
+		c.position[i], c.version[i], c.owner[i], pgtype.UUID{Bytes: event, Valid: true}, c.stream[i], c.kind[i], c.schema[i], c.at[i],
+		c.decided[i], c.tenant[i], c.subject[i], c.principal[i], c.request[i], c.correlation[i], c.cause[i], c.data[i],
+	}, err
+}
+
 func (c *columns) write(ctx context.Context, tx pgx.Tx) error {
 	if len(c.position) == 0 {
+		return nil
+	}
+	if projections.Once(ctx) {
+		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"history_events"}, columnNames, pgx.CopyFromSlice(len(c.position), c.row)); err != nil {
+			return fmt.Errorf("write history: %w", err)
+		}
 		return nil
 	}
 	_, err := tx.Exec(ctx, insert, c.position, c.version, c.owner, c.id, c.stream, c.kind, c.schema, c.at, c.decided, c.tenant,

@@ -24,7 +24,7 @@ const Name = "jointokens"
 // New is the projection.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 1, Pace: 100 * time.Millisecond, Consumes: projections.Types(jointoken.Events),
+		Name: Name, Version: 1, Pace: 200 * time.Millisecond, Consumes: projections.Types(jointoken.Events),
 		Tables: []string{"join_tokens"}, Apply: apply,
 	}
 }

@@ -19,7 +19,7 @@ const Name = "metalview"
 // New is the projection.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 2, Pace: 3 * time.Millisecond, // verbs wait for it
+		Name: Name, Version: 2, Pace: 50 * time.Millisecond,
 		Consumes: projections.Types(node.Events), Tables: []string{"metalview_nodes"},
 		Apply: func(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
 			f := newFold()
@@ -31,6 +31,8 @@ func New() projections.Projection {
 		Bulk: func() projections.Bulk { return newFold() },
 	}
 }
+
+const table = "metalview_nodes"
 
 // fold holds the rows that a run of batches touches.
 type fold struct{ rows map[string]*row }
@@ -81,8 +83,14 @@ func (f *fold) load(ctx context.Context, tx pgx.Tx, batch []event.Recorded) erro
 	var wanted []string
 	for _, e := range batch {
 		key := e.Stream.ID()
-		if f.rows[key] == nil {
+		if f.rows[key] != nil {
+			continue
+		}
+		known, remembered := projections.Remembered[row](ctx, table, key)
+		if f.rows[key] = known; known == nil {
 			f.rows[key] = &row{}
+		}
+		if !remembered {
 			wanted = append(wanted, key)
 		}
 	}

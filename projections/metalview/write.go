@@ -52,6 +52,7 @@ func (f *fold) write(ctx context.Context, tx pgx.Tx, keys []string) error {
 	var voided []string
 	for _, key := range keys {
 		r := f.rows[key]
+		projections.Remember(ctx, table, key, r)
 		switch {
 		case r.state.Voided:
 			voided = append(voided, key)

@@ -28,18 +28,20 @@ type Workflow struct {
 }
 
 const columns = `workflow_id, tenant_id, site_id, pool_id, node_id, created_position, version, position, updated_at,
-	state, document`
+	state, document, ` + stepsOf
 
 func scan(rows pgx.Row) (w Workflow, err error) {
 	var key, state, document string
+	var specs, states []string
 	var created, version, position int64
 	p := &w.Place
-	err = rows.Scan(&key, &p.Tenant, &p.Site, &p.Pool, &p.Node, &created, &version, &position, &w.UpdatedAt, &state, &document)
+	err = rows.Scan(&key, &p.Tenant, &p.Site, &p.Pool, &p.Node, &created, &version, &position, &w.UpdatedAt, &state, &document,
+		&specs, &states)
 	if err != nil {
 		return w, err
 	}
-	if err := json.Unmarshal([]byte(state), &w.State); err != nil {
-		return w, fmt.Errorf("state of workflow %s: %w", key, err)
+	if w.State, err = assembled(state, specs, states); err != nil {
+		return w, err
 	}
 	w.Document = json.RawMessage(document)
 	w.created = event.Position(created)
@@ -49,7 +51,7 @@ func scan(rows pgx.Row) (w Workflow, err error) {
 
 // Get reads one workflow. Errors: NOT_FOUND.
 func Get(ctx context.Context, db projections.DB, w id.Workflow) (Workflow, error) {
-	found, err := scan(db.QueryRow(ctx, `SELECT `+columns+` FROM workflowview_workflows WHERE workflow_id = $1`, w.String()))
+	found, err := scan(db.QueryRow(ctx, `SELECT `+columns+` FROM workflowview_workflows w WHERE workflow_id = $1`, w.String()))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Workflow{}, fault.New(fault.NotFound, "there is no workflow %s", w)
 	}
@@ -84,12 +86,12 @@ func List(ctx context.Context, db projections.DB, f Filter, p projections.Page) 
 	if err != nil || f.Scope.Empty() {
 		return nil, "", err
 	}
-	w := f.where()
+	where := f.where()
 	if after != "" {
-		w.Add("created_position < {}::bigint", after)
+		where.Add("created_position < {}::bigint", after)
 	}
-	rows, err := db.Query(ctx, `SELECT `+columns+` FROM workflowview_workflows`+w.SQL()+
-		` ORDER BY created_position DESC LIMIT `+w.Arg(size+1), w.Args()...)
+	rows, err := db.Query(ctx, `SELECT `+columns+` FROM workflowview_workflows w`+where.SQL()+
+		` ORDER BY created_position DESC LIMIT `+where.Arg(size+1), where.Args()...)
 	if err != nil {
 		return nil, "", fmt.Errorf("list workflows: %w", err)
 	}

@@ -1,10 +1,9 @@
-// Package workflowview is workflows as callers see them: one row per workflow, with its steps.
+// Package workflowview is workflows as callers see them: one row per workflow, and one for each of its steps, so that an event
+// writes little.
 package workflowview
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,8 +20,8 @@ const Name = "workflowview"
 // New is the projection.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 1, Pace: 30 * time.Millisecond, Consumes: projections.Types(workflow.Events),
-		Tables: []string{"workflowview_workflows"}, Apply: apply,
+		Name: Name, Version: 2, Pace: 200 * time.Millisecond, Consumes: projections.Types(workflow.Events),
+		Tables: []string{"workflowview_workflows", "workflowview_steps"}, Apply: apply,
 	}
 }
 
@@ -46,6 +45,9 @@ type row struct {
 	UpdatedAt time.Time      `json:"updated_at"`
 	State     string         `json:"state"`
 	Document  string         `json:"document" once:"true"` // of the event that made the workflow
+
+	fold workflow.State
+	kept []workflow.Step // as they are in the table
 }
 
 func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
@@ -57,54 +59,51 @@ func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
 	if err != nil {
 		return err
 	}
-	folds := map[string]*workflow.State{}
+	if err := open(ctx, tx, rows); err != nil {
+		return err
+	}
+	changed := projections.Rows[row]{}
 	for _, e := range batch {
 		key := e.Stream.ID()
 		if rows[key] != nil && e.Version <= rows[key].Version {
 			continue // the row holds it already
 		}
-		if folds[key] == nil {
-			if folds[key], err = opened(rows[key]); err != nil {
-				return fmt.Errorf("workflow %s: %w", key, err)
-			}
-		}
-		rows[key] = rows[key].with(folds[key], e)
+		rows[key] = rows[key].with(e)
+		changed[key] = rows[key]
 	}
-	for key, state := range folds {
-		if id.IsZero(state.Workflow) { // of a stream whose first event this program does not know
-			delete(rows, key)
+	var written stepColumns
+	for key, r := range changed {
+		if id.IsZero(r.fold.Workflow) { // of a stream whose first event this program does not know
+			delete(changed, key)
 			continue
 		}
-		rows[key].close(*state)
+		r.close()
+		written.add(r)
 	}
-	return workflows.Save(ctx, tx, rows)
+	if err := written.write(ctx, tx); err != nil {
+		return err
+	}
+	return workflows.Save(ctx, tx, changed)
 }
 
-func opened(r *row) (*workflow.State, error) {
-	state := &workflow.State{}
-	if r == nil {
-		return state, nil
-	}
-	return state, json.Unmarshal([]byte(r.State), state)
-}
-
-func (r *row) with(state *workflow.State, e event.Recorded) *row {
+func (r *row) with(e event.Recorded) *row {
 	if r == nil {
 		r = &row{Workflow: e.Stream.ID(), Created: e.Position}
 	}
 	if known, ok := e.Event.(workflow.Event); ok {
-		*state = workflow.Evolve(*state, known)
+		r.fold = workflow.Evolve(r.fold, known)
 	}
 	if created, ok := e.Event.(workflow.Created); ok {
 		r.Document = projections.Text(string(created.Document))
+		r.fold.Document, r.fold.StepSpecs = nil, nil // stored once: the fold's steps hold all of what they say
 	}
 	r.Version, r.Position, r.UpdatedAt = e.Version, e.Position, e.Meta.At
 	return r
 }
 
-// close brings the columns to the state. The profile and the resolved steps are stored once: the fold's steps hold all of
-// what they say.
-func (r *row) close(s workflow.State) {
+// close brings the columns to the fold.
+func (r *row) close() {
+	s := r.fold
 	r.Tenant, r.Site, r.Pool, r.Node = s.Tenant.String(), s.Site.String(), s.Pool.String(), s.Node.String()
 	r.Profile, r.Of = projections.Text(s.Profile), s.Version
 	r.Status, r.Active = string(s.Status), s.Status.Active()
@@ -117,6 +116,6 @@ func (r *row) close(s workflow.State) {
 		ended := s.EndedAt
 		r.EndedAt = &ended
 	}
-	s.Document, s.StepSpecs = nil, nil
+	s.Steps = nil
 	r.State = projections.JSON(s)
 }
