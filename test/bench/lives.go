@@ -269,8 +269,9 @@ func (b *bench) explainLives(ctx context.Context, p *plane, r *run, cost meters)
 
 // explainStatements prints what the server spent its time on.
 func explainStatements(ctx context.Context, db *pgxpool.Pool, per float64) error {
-	return printRows(ctx, db, per, "statements, with milliseconds of each kind in all", `
-		SELECT regexp_replace(left(query, 110), '\s+', ' ', 'g'), calls, round(total_exec_time)::bigint
+	return printRows(ctx, db, per, "statements, with milliseconds of each kind in all; how many were planned, in how many milliseconds", `
+		SELECT plans || ' ' || round(total_plan_time) || ' ' || regexp_replace(left(query, 110), '\s+', ' ', 'g'), calls,
+			round(total_exec_time)::bigint
 		FROM pg_stat_statements WHERE toplevel AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
 		ORDER BY total_exec_time DESC LIMIT 45`)
 }

@@ -129,7 +129,8 @@ func (b *bench) settings() map[string]string {
 	if !b.explain {
 		return nil
 	}
-	return map[string]string{"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "all"}
+	return map[string]string{"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "all",
+		"pg_stat_statements.track_planning": "on"}
 }
 
 // database is a fresh, migrated one.
