@@ -32,8 +32,12 @@ func remembered[S any](ctx context.Context, s *Service, stream event.Stream) (lo
 	if !ok || !tells {
 		return loaded[S]{}, false
 	}
-	if reached := log.Reached(); reached < s.cache.position() {
+	reached, at := log.Reached(), s.cache.position()
+	if reached < at {
 		s.cache.begin(reached)
+		return loaded[S]{}, false
+	}
+	if 0 < at && at < p && p <= reached && s.Follow(ctx) != nil { // the newest events are in memory
 		return loaded[S]{}, false
 	}
 	return level[S](s.cache, stream, p)
@@ -42,27 +46,25 @@ func remembered[S any](ctx context.Context, s *Service, stream event.Stream) (lo
 // FollowedTo is how far Follow has come.
 func (s *Service) FollowedTo() event.Position { return s.cache.position() }
 
-// Follow follows the log to its end, for AsOf. It belongs on the bus; a service whose log is not followed reads it each time.
+// Follow follows the log to its end, for AsOf. It belongs on the bus; a service whose log is not followed reads it each time. It may
+// be called from several goroutines.
 func (s *Service) Follow(ctx context.Context) error {
-	at := s.cache.position()
-	if at == 0 {
+	if s.cache.position() == 0 {
 		head, err := s.log.Head(ctx)
 		if err != nil {
 			return err
 		}
 		s.cache.begin(head)
-		at = head
 	}
-	for event.MayHaveMore(s.log, at) {
-		events, head, err := s.log.ReadAll(ctx, at, nil, followed)
-		if err != nil {
-			return err
-		}
-		if head <= at {
+	for {
+		at := s.cache.position()
+		if !event.MayHaveMore(s.log, at) {
 			return nil
 		}
+		events, head, err := s.log.ReadAll(ctx, at, nil, followed)
+		if err != nil || head <= at {
+			return err
+		}
 		s.cache.follow(at, events, head)
-		at = head
 	}
-	return nil
 }

@@ -32,26 +32,43 @@ var begin = pgx.TxOptions{
 // apply applies a span, if it is still the next one, and moves the checkpoint to its head. more is true unless an
 // error stopped it: there may be further events, or another process has moved on.
 func (r *Runner) apply(ctx context.Context, l *lane, s span) (more bool, err error) {
-	var refused bool
-	current, err := r.owning(ctx, l, s, func(tx pgx.Tx) error {
-		if err := run(l.rows.begin(ctx, s.events), tx, l, s.events); err != nil {
-			refused = !passing(ctx, tx, err)
-			return err
-		}
-		return moveCheckpoint(ctx, tx, l.Name, s.head)
-	})
-	if err != nil || !current {
-		l.rows.forget()
-	}
+	current, refused, err := r.whole(ctx, l, s)
 	switch {
+	case current:
+		l.rows.keep()
+		l.passed(s.head)
+		return true, nil
 	case refused:
+		l.rows.forget()
 		return r.single(ctx, l, s)
-	case err != nil || !current:
-		return err == nil, err
 	}
-	l.rows.keep()
-	l.passed(s.head)
-	return true, nil
+	l.rows.forget()
+	return err == nil, err
+}
+
+// whole applies a span in one transaction. refused: its events can't be applied together.
+func (r *Runner) whole(ctx context.Context, l *lane, s span) (current, refused bool, err error) {
+	conn, err := r.pool.Acquire(ctx)
+	if err != nil {
+		return false, false, fmt.Errorf("%s: %w", l.Name, err)
+	}
+	defer conn.Release() // in the midst of a transaction it is closed
+	tx, c, owned, err := own(ctx, conn.Conn(), l.Name)
+	if err != nil {
+		return false, false, err
+	}
+	if current, err = r.next(ctx, l, s, c, owned); !current {
+		return false, false, errors.Join(err, tx.Rollback(context.WithoutCancel(ctx)))
+	}
+	if err = run(l.rows.begin(ctx, s.events), tx, l, s.events); err == nil {
+		err = tx.commitAt(ctx, l.Name, s.head)
+	}
+	if err == nil {
+		return true, false, nil
+	}
+	refused = !passing(ctx, tx, err)
+	_ = tx.Rollback(context.WithoutCancel(ctx)) // what counts is the first error
+	return false, refused, fmt.Errorf("%s: %w", l.Name, err)
 }
 
 // single applies a span that failed as a whole event by event, and stops at the one that can't be applied.
@@ -87,29 +104,39 @@ func (r *Runner) single(ctx context.Context, l *lane, s span) (more bool, err er
 }
 
 // owning runs do in a transaction that owns the projection. current is false where it isn't at the span's beginning
-// any more, or another owns it: then it has waited a little, and the checkpoint is to be read again.
+// any more, or another owns it.
 func (r *Runner) owning(ctx context.Context, l *lane, s span, do func(pgx.Tx) error) (current bool, err error) {
 	tx, err := r.pool.BeginTx(ctx, begin)
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", l.Name, err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
-	c, owned, err := lockCheckpoint(ctx, tx, l.Name)
-	switch {
-	case err != nil:
+	c, owned, err := scanLocked(tx.QueryRow(ctx, lockSQL, l.Name))
+	if err != nil {
+		return false, fmt.Errorf("lock checkpoint of %s: %w", l.Name, err)
+	}
+	if current, err = r.next(ctx, l, s, c, owned); !current {
 		return false, err
-	case !owned:
-		l.forget()
-		return false, pause(ctx, 2*time.Millisecond, 20*time.Millisecond)
-	case c.version != l.Version || c.position != s.from:
-		l.forget()
-		return false, nil
 	}
 	if err := do(tx); err != nil {
 		return false, fmt.Errorf("%s: %w", l.Name, err)
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return false, fmt.Errorf("%s: commit: %w", l.Name, err)
+	}
+	return true, nil
+}
+
+// next tells whether a span is the next one. Where it isn't, or another owns the projection, the checkpoint is to be read again:
+// in the latter case a little later.
+func (r *Runner) next(ctx context.Context, l *lane, s span, c checkpoint, owned bool) (bool, error) {
+	switch {
+	case !owned:
+		l.forget()
+		return false, pause(ctx, 2*time.Millisecond, 20*time.Millisecond)
+	case c.version != l.Version || c.position != s.from:
+		l.forget()
+		return false, nil
 	}
 	return true, nil
 }

@@ -53,17 +53,15 @@ func readCheckpoint(ctx context.Context, db DB, p Projection) (checkpoint, error
 	return c, nil
 }
 
-// lockCheckpoint takes the ownership of the projection for one transaction; owned is false where another has it.
-func lockCheckpoint(ctx context.Context, tx pgx.Tx, name string) (c checkpoint, owned bool, err error) {
-	const sql = `SELECT version, position FROM checkpoints WHERE projection = $1 FOR UPDATE SKIP LOCKED`
-	err = tx.QueryRow(ctx, sql, name).Scan(&c.version, &c.position)
+// lockSQL takes the ownership of the projection for one transaction. There is no row where another has it.
+const lockSQL = `SELECT version, position FROM checkpoints WHERE projection = $1 FOR UPDATE SKIP LOCKED`
+
+func scanLocked(row pgx.Row) (c checkpoint, owned bool, err error) {
+	err = row.Scan(&c.version, &c.position)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return checkpoint{}, false, nil
 	}
-	if err != nil {
-		return checkpoint{}, false, fmt.Errorf("lock checkpoint of %s: %w", name, err)
-	}
-	return c, true, nil
+	return c, err == nil, err
 }
 
 func moveCheckpoint(ctx context.Context, tx pgx.Tx, name string, to event.Position) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/workflow"
@@ -47,16 +48,17 @@ func (o *orders) Request(ctx context.Context, r agentcommand.Requested) (agentco
 	if err := o.pass.wait(ctx, o.step, agentcommand.IDOf(r.Key), before); err != nil {
 		return agentcommand.State{}, err
 	}
-	asked, err := o.pass.request(ctx, r)
+	asked, at, err := o.pass.request(ctx, r)
 	if err != nil {
 		return agentcommand.State{}, err
 	}
-	return asked, o.stillWanted(ctx, asked)
+	return asked, o.stillWanted(ctx, asked, at)
 }
 
 // Look implements steps.Lookout. It is not in the log as what the step waits for: who looks only may be left alone.
 func (o *orders) Look(ctx context.Context, r agentcommand.Requested) (agentcommand.State, error) {
-	return o.pass.request(ctx, r)
+	asked, _, err := o.pass.request(ctx, r)
+	return asked, err
 }
 
 // End implements steps.Lookout.
@@ -83,9 +85,10 @@ func (o *orders) before(ctx context.Context) (*workflow.Boot, error) {
 	return bootOf(session), nil
 }
 
-// stillWanted takes an agent command back that was asked for while its workflow was aborted.
-func (o *orders) stillWanted(ctx context.Context, asked agentcommand.State) error {
-	if err := o.pass.readWorkflow(commands.Fresh(ctx), o.pass.w.Workflow); err != nil {
+// stillWanted takes an agent command back that was asked for while its workflow was aborted: what of the workflow is in the log
+// before the agent command is seen here, and whoever aborts it later finds the agent command.
+func (o *orders) stillWanted(ctx context.Context, asked agentcommand.State, at event.Position) error {
+	if err := o.pass.readWorkflow(commands.AsOf(ctx, at), o.pass.w.Workflow); err != nil {
 		return err
 	}
 	now := o.pass.w.Find(o.step.ID)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/node"
@@ -141,9 +142,10 @@ func (p *pass) took(done commands.Outcome[workflow.State], err error) error {
 	return err
 }
 
-func (p *pass) request(ctx context.Context, r agentcommand.Requested) (agentcommand.State, error) {
+// request asks for an agent command, and gives the position at which its stream stands.
+func (p *pass) request(ctx context.Context, r agentcommand.Requested) (agentcommand.State, event.Position, error) {
 	done, err := p.service.RequestAgentCommand(ctx, p.call(), r)
-	return done.State, err
+	return done.State, done.Position, err
 }
 
 // cancel ends an agent command; one that nobody asked for, or that is over, needs no ending.
