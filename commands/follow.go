@@ -32,7 +32,8 @@ func remembered[S any](ctx context.Context, s *Service, stream event.Stream) (lo
 	if !ok || !tells {
 		return loaded[S]{}, false
 	}
-	reached, at := log.Reached(), s.cache.position()
+	at := s.cache.position()
+	reached := log.Reached() // asked second: it grows
 	if reached < at {
 		s.cache.begin(reached)
 		return loaded[S]{}, false

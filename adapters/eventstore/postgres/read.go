@@ -51,6 +51,7 @@ func (s *Store) ReadAll(
 		return nil, after, unavailable(ctx, err)
 	}
 	if events, head, found, err := s.recent.after(after, types, limit); found || err != nil {
+		s.growth.atLeast(head) // nobody has read further than it is known to reach
 		return events, head, err
 	}
 	var rows []row
