@@ -147,6 +147,15 @@ func TestListAndPresence(t *testing.T) {
 	if err := presence.Write(ctx, []agents.Contact{{Agent: ids[0], BootID: "b0", Role: agent.RoleSite, Ago: time.Hour}}, nil); err != nil {
 		t.Fatal(err)
 	}
+	if view, err := agents.Get(ctx, pool, ids[2]); err != nil || view.Connected {
+		t.Errorf("heard of long ago, and connected: %+v, %v", view, err)
+	}
+	if _, err := pool.Exec(ctx, `UPDATE agents SET session_at = now() WHERE agent_id = $1`, ids[2].String()); err != nil {
+		t.Fatal(err)
+	}
+	if view, err := agents.Get(ctx, pool, ids[2]); err != nil || !view.Connected {
+		t.Errorf("in a session that was opened a moment ago, and not connected: %+v, %v", view, err)
+	}
 	if boot, _, is, err := agents.Connected(ctx, pool, ids[0]); err != nil || boot != "b1" || !is {
 		t.Errorf("an older contact took the place of a newer one: %s, %t, %v", boot, is, err)
 	}

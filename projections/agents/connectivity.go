@@ -22,9 +22,9 @@ type OfNode struct {
 // Connectivity tells of the agents of machines, in one query. Machines whose agents never joined, or were revoked, are left
 // out: nothing is known of them.
 func Connectivity(ctx context.Context, db projections.DB, nodes ...string) (map[string]OfNode, error) {
-	const sql = `SELECT a.node_id, a.agent_id, coalesce(p.role, a.role), ` + connected + `, p.last_contact
+	const sql = `SELECT a.node_id, a.agent_id, coalesce(p.role, a.role), ` + present + `, p.last_contact
 		FROM agents a LEFT JOIN agent_presence p USING (agent_id)
-		WHERE a.node_id = ANY($1) AND a.revoked = '' ORDER BY ` + connected + `, p.last_contact NULLS FIRST`
+		WHERE a.node_id = ANY($1) AND a.revoked = '' ORDER BY ` + present + `, p.last_contact NULLS FIRST`
 	rows, err := db.Query(ctx, sql, nodes)
 	if err != nil {
 		return nil, fmt.Errorf("agents of machines: %w", err)

@@ -43,7 +43,7 @@ func (v View) Place() projections.Place {
 }
 
 const selectView = `SELECT a.agent_id, a.tenant_id, a.site_id, a.node_id, a.role, a.name, a.agent_version, a.boot_id, a.claims, a.revoked,
-	a.joined_at, a.session_at, p.last_contact, a.revoked = '' AND ` + connected + `, coalesce(p.doing, '{}'),
+	a.joined_at, a.session_at, p.last_contact, a.revoked = '' AND ` + present + `, coalesce(p.doing, '{}'),
 	coalesce(p.boot_url, ''), l.until
 	FROM agents a LEFT JOIN agent_presence p USING (agent_id)
 	LEFT JOIN boot_leases l ON l.site_id = a.site_id AND l.agent_id = a.agent_id AND l.until > now()`

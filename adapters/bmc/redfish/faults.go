@@ -16,7 +16,7 @@ import (
 
 // remedies says what to do next, per reason.
 var remedies = map[bmc.Reason]string{
-	bmc.CredentialsRejected:    "give the right ones: metalctl set-bmc; further attempts with these are held back so that the account is not locked",
+	bmc.CredentialsRejected:    "give the right ones: metalctl set-bmc; further attempts are held back so that the account is not locked",
 	bmc.CertificateChanged:     "find out why the certificate changed; if it was renewed, trust the new one: metalctl trust-bmc",
 	bmc.CertificateUntrusted:   "give the CA that signed it, pin its fingerprint, or choose the TLS mode insecure",
 	bmc.AmbiguousSystem:        "name the system by its id, UUID or serial number",
