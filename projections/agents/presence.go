@@ -21,7 +21,8 @@ const connected = `coalesce(p.closed = '' AND p.last_contact > now() - interval 
 
 // present is connected, or in a session that was opened since: signs of life are written now and then, and the session's event
 // is the first. It needs the alias a of agents, too.
-const present = `(` + connected + ` OR coalesce(a.session_at > coalesce(p.last_contact, '-infinity') AND a.session_at > now() - interval '90 seconds', false))`
+const present = `(` + connected + ` OR coalesce(
+	a.session_at > coalesce(p.last_contact, '-infinity') AND a.session_at > now() - interval '90 seconds', false))`
 
 // Contact is a sign of life of one agent.
 type Contact struct {
