@@ -289,8 +289,12 @@ func TestConnectivityIsOfNow(t *testing.T) {
 	if got := string(w.get("/v1/nodes?fields=connectivity&name=" + n.Name).want(200).body); got != `{"items":[{"connectivity":"connected"}]}`+"\n" {
 		t.Fatalf("%s", got)
 	}
-	if _, err := w.pool.Exec(t.Context(), "UPDATE agent_presence SET last_contact = now() - interval '2 minutes'"); err != nil {
-		t.Fatal(err)
+	for _, ago := range []string{
+		"UPDATE agent_presence SET last_contact = now() - interval '2 minutes'", "UPDATE agents SET session_at = now() - interval '3 minutes'",
+	} {
+		if _, err := w.pool.Exec(t.Context(), ago); err != nil {
+			t.Fatal(err)
+		}
 	}
 	shows("disconnected", "ramdisk")
 	must(w.service.RevokeAgent(context.Background(), system(), j.id, "gone"))(t)
