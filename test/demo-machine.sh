@@ -38,7 +38,7 @@ say 'A control plane, and the agent of a site. Both are reached by the machine u
 began=$SECONDS
 show metald dev --gateway-url "https://$seen:$gateway_port" --gateway-name 127.0.0.1
 starts metald metald dev --data-dir "$dir/data" --listen 127.0.0.1:0 --gateway-listen "127.0.0.1:$gateway_port" --log-level warn \
-	--gateway-url "https://$seen:$gateway_port" --gateway-name 127.0.0.1 --gateway-name "$seen" --ramdisk-arg console=ttyS0 --ramdisk-arg panic=-1 --ramdisk-arg no_timer_check --ramdisk-arg quiet --ramdisk-arg metal.lldp-wait=5s
+	--gateway-url "https://$seen:$gateway_port" --gateway-name 127.0.0.1 --gateway-name "$seen" --ramdisk-arg console=ttyS0 --ramdisk-arg panic=-1 --ramdisk-arg no_timer_check --ramdisk-arg quiet --ramdisk-arg metal.lldp-wait=1s
 until_true 60 'metald is not up' grep -q '^Ctrl-C' "$dir/metald.out"
 METAL_URL="$(awk '$1 == "address" {print $2}' "$dir/metald.out")"
 export METAL_URL METAL_TOKEN_FILE="$dir/data/admin-token"
@@ -50,6 +50,10 @@ show bcd site --gateway "https://127.0.0.1:$gateway_port" --boot-url "http://$se
 starts bcd bcd site --gateway "https://127.0.0.1:$gateway_port" --ca-sha256 "$authority" --token-file "$dir/join-token" --state-dir "$dir/bcd" \
 	--boot-listen "127.0.0.1:$boot_port" --boot-url "http://$seen:$boot_port" --boot-gateway "https://$seen:$gateway_port" --boot-files "$dir/boot"
 until_true 30 'the agent of the site did not join' bash -c 'metalctl agent list --role site | grep -q yes'
+
+say 'A tenant may have profiles of its own in place of those that are shipped: a burn-in of seconds, since this is a demo.'
+sed 's/"duration": "30s"/"duration": "3s"/' domain/profile/builtin/metal-commission.json >"$dir/metal-commission.json"
+run metalctl profile create "$dir/metal-commission.json"
 
 say 'It is handed over: powered on, booted from the network, inspected, burnt in, wiped, and switched off again.'
 node="$(kept metalctl enroll --pool "$pool" --bmc "$address" --name "$name" --mac "$mac" -o name)"
