@@ -1,10 +1,12 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/better-compute/metal/domain/claim"
+	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/principal"
@@ -32,7 +34,7 @@ func (s *Service) ChangeBMC(ctx context.Context, call Call, n id.Node, in BMCCha
 	if now.state.BMC == nil || now.applied(node.StreamOf(n), call.Command) > 0 {
 		return s.changeBMC(ctx, call, n, node.BMC{})
 	}
-	to, err := s.checkBMCChange(ctx, in, now.state)
+	to, err := s.checkBMCChange(ctx, in, now.state.Site)
 	if err != nil {
 		return NodeOutcome{}, err
 	}
@@ -47,22 +49,32 @@ func (s *Service) ChangeBMC(ctx context.Context, call Call, n id.Node, in BMCCha
 	}
 	done, err := s.changeBMC(ctx, call, n, to)
 	if err != nil {
-		return NodeOutcome{}, s.undoBMCChange(ctx, n, to, err)
+		return NodeOutcome{}, s.undoBMCChange(ctx, n, to.Credentials, err)
 	}
 	return done, s.leaveBMC(ctx, call, n, now.state, keys)
 }
 
+// changeBMC decides on what the node has by then: of two changes of different things at once, both count.
 func (s *Service) changeBMC(ctx context.Context, call Call, n id.Node, to node.BMC) (NodeOutcome, error) {
-	return s.always(ctx, call, n, principal.NodesProvision, node.ChangeBMC{BMC: to})
+	return s.onNode(ctx, call, n, principal.NodesProvision, func(now node.State, _ event.Version) (node.Command, error) {
+		if now.BMC == nil {
+			return node.ChangeBMC{}, nil // refused
+		}
+		changed := *now.BMC
+		changed.Address = cmp.Or(to.Address, changed.Address)
+		changed.Credentials = cmp.Or(to.Credentials, changed.Credentials)
+		changed.TLS = cmp.Or(to.TLS, changed.TLS)
+		return node.ChangeBMC{BMC: changed}, nil
+	})
 }
 
-func (s *Service) checkBMCChange(ctx context.Context, in BMCChange, now node.State) (node.BMC, error) {
-	at, err := load(ctx, s, site.Decider, site.StreamOf(now.Site))
+// checkBMCChange normalises what is changed, and leaves the rest empty.
+func (s *Service) checkBMCChange(ctx context.Context, in BMCChange, of id.Site) (to node.BMC, err error) {
+	at, err := load(ctx, s, site.Decider, site.StreamOf(of))
 	if err != nil {
 		return node.BMC{}, err
 	}
 	var wrong issues
-	to := *now.BMC
 	if in == (BMCChange{}) {
 		wrong.add("body", "an address, credentials or tls")
 	}
@@ -80,14 +92,14 @@ func (s *Service) checkBMCChange(ctx context.Context, in BMCChange, now node.Sta
 
 // undoBMCChange forgets credentials that came to nothing. An address that was claimed for nothing is free again after
 // ClaimGrace: another change of the same node may want it right now.
-func (s *Service) undoBMCChange(ctx context.Context, n id.Node, to node.BMC, failed error) error {
-	if !final(failed) {
-		return failed // it may have happened
+func (s *Service) undoBMCChange(ctx context.Context, n id.Node, stored node.SecretRef, failed error) error {
+	if stored == "" || !final(failed) {
+		return failed // nothing is left, or it may have happened
 	}
 	ctx = context.WithoutCancel(ctx)
 	now, err := load(ctx, s, node.Decider, node.StreamOf(n))
-	if err == nil && now.state.BMC != nil && now.state.BMC.Credentials != to.Credentials {
-		_ = s.secrets.Delete(ctx, to.Credentials) // what is left is sealed, and nothing refers to it
+	if err == nil && now.state.BMC != nil && now.state.BMC.Credentials != stored {
+		_ = s.secrets.Delete(ctx, stored) // what is left is sealed, and nothing refers to it
 	}
 	return failed
 }

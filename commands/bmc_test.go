@@ -3,11 +3,13 @@ package commands_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/claim"
+	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/pool"
@@ -105,4 +107,36 @@ func TestAChangeOfAddressThatWasCutShort(t *testing.T) {
 		t.Errorf("the address that it has: %v, %v", freed, err)
 	}
 	w.enrolled(t, machine(w.pool, "10.0.0.1"))
+}
+
+// meanwhile does something before the first append.
+type meanwhile struct {
+	event.Store
+	once sync.Once
+	do   func()
+}
+
+func (m *meanwhile) Append(ctx context.Context, s event.Stream, v event.Version, meta event.Meta, e ...event.Event) (event.Position, error) {
+	m.once.Do(m.do)
+	return m.Store.Append(ctx, s, v, meta, e...)
+}
+
+// Of two changes of different things at once, both count: neither brings back what the other has replaced, and forgotten.
+func TestTwoChangesOfABMCAtOnce(t *testing.T) {
+	ctx := context.Background()
+	w := newWorld(t)
+	n := w.enrolled(t, machine(w.pool, "10.0.0.1")).State
+	slow := w.over(&meanwhile{Store: w.log, do: func() {
+		rotated := commands.BMCChange{Credentials: &commands.Credentials{Username: "root", Password: "rotated"}}
+		if _, err := w.ChangeBMC(ctx, system(), n.ID, rotated); err != nil {
+			t.Error(err)
+		}
+	}})
+	if _, err := slow.ChangeBMC(ctx, system(), n.ID, commands.BMCChange{Address: "10.0.0.2"}); err != nil {
+		t.Fatal(err)
+	}
+	bmc := w.nodeOf(t, n.ID).BMC
+	if bmc.Address != "https://10.0.0.2" || len(w.secrets.values) != 1 || !strings.Contains(w.secrets.values[bmc.Credentials], "rotated") {
+		t.Errorf("it is reached by %+v; the store holds %v", bmc, w.secrets.values)
+	}
 }

@@ -397,6 +397,12 @@ func TestAStartWithAStateDoesNotJoin(t *testing.T) {
 	stop := run(t, o)
 	g.result(g.order(quick, struct{}{}))
 	check(t, stop(nil))
+	comesBack(t, g, o)
+}
+
+// comesBack is an agent that works without joining again.
+func comesBack(t *testing.T, g *gateway, o Options) {
+	t.Helper()
 	o.Token = ""
 	run(t, o)
 	g.result(g.order(quick, struct{}{}))

@@ -84,15 +84,7 @@ func TestAJoinThatIsNotAnsweredCostsNoCertificate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	check(t, Run(ctx, mistyped))
-
-	o.Token = ""
-	run(t, o)
-	g.result(g.order(quick, struct{}{}))
-	g.do(func() {
-		if g.joins != 1 {
-			t.Errorf("joined %d times", g.joins)
-		}
-	})
+	comesBack(t, g, o)
 }
 
 // A gateway that can't renew just now has not refused the agent.
