@@ -77,17 +77,27 @@ test-race: build ## the tests, with the race detector where the code runs in the
 lab-assets: ## fetch QEMU, firmware and a kernel for the machine lab into .cache/lab (Debian packages; nothing is installed)
 	@test/machine/assets/fetch.sh .cache/lab
 
+.PHONY: lab-assets-full
+lab-assets-full: ## the same, and the kernel for any machine, which the full suite needs
+	@test/machine/assets/fetch.sh .cache/lab --generic
+
 .PHONY: test-netns
 test-netns: ## network boot on a network of namespaces, with a real DHCP client (needs root and iproute2)
 	$(GO) test -tags netns -count=1 ./test/netns/... ./adapters/agent/ramdisk
 
-# Tests whose machines need no network but QEMU's own, hence no rights.
+# Tests whose machines need no network but QEMU's own, hence no rights; and those of the full suite alone.
 PLAIN := ALifeByVirtualMedia|ALifeInAUsersNetwork|FirmwareStartsTheImage|PowerButtonEndsTheRamdisk
+FULL := ^TestFull
+ON_MACHINES := METAL_LAB_PROGRAMS="$(CURDIR)/$(BIN)" $(GO) test -tags qemu -count=1
 
 .PHONY: test-machine
 test-machine: setup build test-netns lab-assets ## the product against real machines in QEMU
-	METAL_LAB_PROGRAMS="$(CURDIR)/$(BIN)" $(GO) test -tags qemu -count=1 -timeout 30m -skip '$(PLAIN)' ./test/machine/...
-	METAL_LAB_PROGRAMS="$(CURDIR)/$(BIN)" METAL_LAB_NETWORK=none $(GO) test -tags qemu -count=1 -timeout 30m -run '$(PLAIN)' ./test/machine
+	$(ON_MACHINES) -timeout 30m -skip '$(PLAIN)|$(FULL)' ./test/machine/...
+	METAL_LAB_NETWORK=none $(ON_MACHINES) -timeout 30m -run '$(PLAIN)' ./test/machine
+
+.PHONY: test-machine-full
+test-machine-full: test-machine lab-assets-full ## and every kind of firmware, kernel and disk, eight machines at once, a site agent that dies, rescue
+	$(ON_MACHINES) -timeout 60m -v -run '$(FULL)' ./test/machine
 
 .PHONY: vet
 vet: ## go vet

@@ -80,6 +80,7 @@ func TestAMachineWithAnEntryBoots(t *testing.T) {
 	want := netboot.Boot{
 		Kernel: url + "/files/debian/vmlinuz", Initrd: "https://images/initrd", Args: []string{"quiet", "console=ttyS0"},
 		Gateway: "https://gw:8444", CA: strings.Repeat("a", 64), Site: url, Ref: got.Ref,
+		Again: []string{url + "/boot/02:00:00:00:00:02"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(got.Ref) < 20 {
 		t.Error(diff)
@@ -263,6 +264,7 @@ func FuzzParseScript(f *testing.F) {
 	f.Add("#!ipxe\nkernel http://k metal.ref=1 a=b\ninitrd http://i\nboot\n")
 	f.Add("#!ipxe\nkernel http://k initrd=ramdisk metal.ref=1\ninitrd --name ramdisk http://i\nboot\n")
 	f.Add("#!ipxe\nexit\n")
+	f.Add(netboot.Boot{Kernel: "http://k", Initrd: "http://i", Again: []string{"http://a/boot/x", "http://b/boot/x"}}.Script())
 	f.Fuzz(func(t *testing.T, text string) {
 		b, err := netboot.ParseScript(text)
 		if err != nil {
@@ -273,6 +275,30 @@ func FuzzParseScript(f *testing.F) {
 			t.Errorf("%q: %+v, then %+v, %v", text, b, again, err)
 		}
 	})
+}
+
+// A boot server that dies while a machine loads from it leaves a machine that asks every server of the site again, a while.
+func TestAScriptGoesOnWithTheOtherServers(t *testing.T) {
+	b := netboot.Boot{Kernel: "http://a/vmlinuz", Initrd: "http://a/initrd", Again: []string{"http://a/boot/m", "http://b/boot/m"}}
+	want := `#!ipxe
+kernel http://a/vmlinuz initrd=ramdisk metal.gateway= metal.ca= metal.site= metal.ref= || goto again
+initrd --name ramdisk http://a/initrd || goto again
+boot || goto again
+:again
+imgfree
+inc rounds
+iseq ${rounds} 120 && exit ||
+sleep 5
+chain --replace http://a/boot/m ||
+chain --replace http://b/boot/m ||
+goto again
+`
+	if diff := cmp.Diff(want, b.Script()); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := netboot.ParseScript(b.Script()); err != nil || !cmp.Equal(b, got) {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
 
 // Under UEFI a kernel finds its ramdisk only by the name on its command line; without one it panics.

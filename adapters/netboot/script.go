@@ -2,6 +2,7 @@ package netboot
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/better-compute/metal/domain/fault"
@@ -17,15 +18,27 @@ type Boot struct {
 	CA      string // metal.ca: SHA-256 of the CA's certificate
 	Site    string // metal.site: this server
 	Ref     string // metal.ref: what the join token is fetched with, once
+
+	Again []string // URLs of scripts to go on with where kernel or ramdisk can't be had; none: what the firmware does then
 }
 
 const (
 	magic      = "#!ipxe"
+	labelAgain = ":again"
 	scriptMost = 64 << 10
 
 	// A kernel that UEFI firmware starts looks for its ramdisk by this name on its command line; one under BIOS is handed it.
 	ramdiskName = "ramdisk"
 	ramdiskWord = "initrd=" + ramdiskName
+)
+
+// A boot server may die while a machine loads from it. The machine then asks every server of the site for its script, in turn, until
+// one has it: that is the server that has taken over. What it goes on with in the end is the next boot device.
+const (
+	orAgain    = "|| goto again"
+	againPause = 5   // seconds between two rounds
+	againMost  = 120 // rounds
+	wordChain  = "chain --replace "
 )
 
 // Script writes it as iPXE reads it.
@@ -34,7 +47,18 @@ func (b Boot) Script() string {
 		return magic + "\nexit\n"
 	}
 	words := append([]string{"kernel", b.Kernel, ramdiskWord}, b.arguments()...)
-	return fmt.Sprintf("%s\n%s\ninitrd --name %s %s\nboot\n", magic, strings.Join(words, " "), ramdiskName, b.Initrd)
+	initrd := "initrd --name " + ramdiskName + " " + b.Initrd
+	if len(b.Again) == 0 {
+		return fmt.Sprintf("%s\n%s\n%s\nboot\n", magic, strings.Join(words, " "), initrd)
+	}
+	lines := []string{
+		magic, strings.Join(words, " ") + " " + orAgain, initrd + " " + orAgain, "boot " + orAgain,
+		labelAgain, "imgfree", "inc rounds", fmt.Sprintf("iseq ${rounds} %d && exit ||", againMost), fmt.Sprintf("sleep %d", againPause),
+	}
+	for _, url := range b.Again {
+		lines = append(lines, wordChain+url+" ||")
+	}
+	return strings.Join(append(lines, "goto again"), "\n") + "\n"
 }
 
 // arguments are the kernel's, however it is started.
@@ -57,9 +81,13 @@ func ParseScript(text string) (Boot, error) {
 		return bad("does not begin with " + magic)
 	}
 	var b Boot
-	booted := false
+	booted, label := false, slices.Index(lines, labelAgain)
+	if label >= 0 {
+		b.readAgain(lines[label:])
+		lines = lines[:label]
+	}
 	for _, line := range lines[1:] {
-		words := strings.Fields(line)
+		words := strings.Fields(strings.TrimSuffix(strings.TrimSpace(line), orAgain))
 		switch {
 		case len(words) == 0:
 		case words[0] == "exit" && len(words) == 1:
@@ -81,6 +109,15 @@ func ParseScript(text string) (Boot, error) {
 		return bad("boots nothing")
 	}
 	return b, nil
+}
+
+// readAgain reads what follows the label.
+func (b *Boot) readAgain(lines []string) {
+	for _, line := range lines {
+		if url, ok := strings.CutPrefix(strings.TrimSpace(line), wordChain); ok {
+			b.Again = append(b.Again, strings.TrimSpace(strings.TrimSuffix(url, "||")))
+		}
+	}
 }
 
 // ParseArguments reads a kernel's command line, as /proc/cmdline has it.

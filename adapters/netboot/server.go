@@ -107,6 +107,9 @@ func (s *Server) script(w http.ResponseWriter, r *http.Request) {
 	}
 	if ok {
 		boot = s.boot(entry, ref)
+		for _, server := range Sites(boot.Site) {
+			boot.Again = append(boot.Again, ScriptURL(server, mac))
+		}
 		s.Logger.Info("a machine boots from the network", "mac", mac, "node", entry.NodeID)
 	} else {
 		s.Logger.Debug("a machine without a boot entry goes on to its next boot device", "mac", mac)

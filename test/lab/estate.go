@@ -143,8 +143,8 @@ func (l *Lab) site() {
 	l.SiteAgent.answers = func() error { return listening(boot) }
 	l.SiteAgent.Start()
 	l.boots = []string{l.Boot}
-	for n := 2; n <= l.options.SiteAgents; n++ {
-		l.anotherSiteAgent(n)
+	for i, place := range l.options.siteAgents() {
+		l.anotherSiteAgent(i+2, place)
 	}
 	if l.options.Machines > 0 {
 		l.simulate()

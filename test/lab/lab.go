@@ -24,7 +24,7 @@ import (
 type Options struct {
 	Machines      int
 	Replicas      int  // of metald; 0: one
-	SiteAgents    int  // of the site; 0: one
+	SiteAgents    int  // of the site, beside each other; 0: one
 	OwnPostgres   bool // a server of its own, that may be killed
 	Pool          contract.PoolPolicy
 	SimFlags      []string      // further flags of metalsim
@@ -32,6 +32,7 @@ type Options struct {
 	WipeWithin    time.Duration // how long a wipe may take before it is given up; 0: a minute
 
 	// For machines that are not simulated: with none of metalsim's, it does not run.
+	Elsewhere  []Place                   // further agents of the site, on computers of their own
 	Host       string                    // address of everything that machines reach; empty: 127.0.0.1
 	Seen       string                    // what machines reach it under; empty: that address
 	PlaneFlags []string                  // further flags of metald
@@ -193,9 +194,14 @@ func (l *Lab) Metald(args ...string) (string, error) {
 // file writes a file that only its owner reads.
 func (l *Lab) file(name, text string) string {
 	l.T.Helper()
-	path := filepath.Join(l.dir, name)
+	return file(l.T, l.dir, name, text)
+}
+
+func file(t testing.TB, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		l.T.Fatal(err)
+		t.Fatal(err)
 	}
 	return path
 }

@@ -17,44 +17,6 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-var errNobody = errors.New("nobody has the boot lease")
-
-// holder waits until an agent of the site other than one has its boot lease.
-func (l *Lab) holder(other string) (agent string) {
-	l.T.Helper()
-	l.must(Poll(time.Minute, "another agent than "+other+" to have the boot lease", func() error {
-		at, err := l.Client.GetSite(l.T.Context(), l.Site)
-		switch {
-		case err != nil:
-			return err
-		case at.Boot == nil || at.Boot.Agent == other:
-			return errNobody
-		}
-		agent = at.Boot.Agent
-		return nil
-	}))
-	return agent
-}
-
-// bootServers waits until both agents would serve network boot, of which one does, and gives their programs.
-func (l *Lab) bootServers(holder string) map[string]*Program {
-	l.T.Helper()
-	programs := map[string]*Program{}
-	l.must(Poll(time.Minute, "both agents to be there", func() error {
-		for a, err := range l.Client.Agents(l.T.Context(), l.Site, "", "site") {
-			if err != nil || a.Boot == nil || !slices.Contains(l.boots, a.Boot.URL) || (a.Boot.Until != nil) != (a.ID == holder) {
-				return fmt.Errorf("agent %s: %+v; %s has the lease: %w", a.ID, a.Boot, holder, err)
-			}
-			programs[a.ID] = append([]*Program{l.SiteAgent}, l.Others...)[slices.Index(l.boots, a.Boot.URL)]
-		}
-		if len(programs) != 2 {
-			return errNobody
-		}
-		return nil
-	}))
-	return programs
-}
-
 // kernels is where machines fetch what they boot: between the script of their boot server and the token from it. The first one that
 // comes has something happen.
 func kernels(t *testing.T, then func()) (url string) {
@@ -93,13 +55,13 @@ func TestTheHolderDiesInTheMiddleOfABoot(t *testing.T) {
 		Machines: 1, SiteAgents: 2, RamdiskWithin: 4 * time.Minute, SimFlags: []string{"--fetch-kernel"},
 		PlaneFlags: []string{"--ramdisk-kernel", url + "/vmlinuz", "--ramdisk-initrd", url + "/initramfs"},
 	})
-	first := l.holder("")
-	programs := l.bootServers(first)
+	first := l.BootHolder("")
+	programs := l.BootServers(first)
 	dead = programs[first]
 
 	node := l.Enroll()[0]
 	<-killed
-	second := l.holder(first)
+	second := l.BootHolder(first)
 	l.WaitState(node, "ready")
 	l.checkOneBoot(node, first, second)
 
@@ -115,7 +77,7 @@ func TestTheHolderDiesInTheMiddleOfABoot(t *testing.T) {
 	if code := programs[second].Stop(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
-	if again := l.holder(second); again != first {
+	if again := l.BootHolder(second); again != first {
 		t.Errorf("%s has the lease", again)
 	}
 	if took := time.Since(stopped); took > 8*time.Second {

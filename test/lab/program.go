@@ -94,7 +94,8 @@ type Program struct {
 	path    string
 	environ []string
 	args    []string
-	answers func() error // nil once it serves
+	answers func() error                   // nil once it serves
+	within  func(start func() error) error // starts it somewhere else; nil: here
 	log     *record
 
 	cmd    *exec.Cmd
@@ -139,7 +140,7 @@ func (p *Program) Run() error {
 	p.cmd.Env = append(os.Environ(), p.environ...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	endWithParent(p.cmd)
-	if err := p.cmd.Start(); err != nil {
+	if err := p.start(); err != nil {
 		return err
 	}
 	go func(cmd *exec.Cmd, exited chan struct{}) {
@@ -157,6 +158,13 @@ func (p *Program) Run() error {
 			return p.answers()
 		}
 	})
+}
+
+func (p *Program) start() error {
+	if p.within != nil {
+		return p.within(p.cmd.Start)
+	}
+	return p.cmd.Start()
 }
 
 // Kill is kill -9. A program that does not run is left alone.

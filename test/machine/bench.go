@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -30,6 +31,7 @@ const kernelArguments = "console=ttyS0 panic=-1 no_timer_check"
 type Bench struct {
 	*lab.Lab
 	assets   assets.Assets
+	image    []byte // of the OS that is deployed
 	dir      string
 	machines []*Machine
 }
@@ -40,6 +42,7 @@ type Machine struct {
 	Name    string
 	Node    string // once it is enrolled
 	Port    string // of the bridge that it is plugged into; empty: its network is QEMU's
+	System  int    // the number of the disk that the OS goes to
 	BMC     *bmcsim.Service
 	address string
 	spec    qemu.Spec
@@ -48,10 +51,18 @@ type Machine struct {
 // Start starts everything but machines. The site's agent is the DHCP server of their network.
 func Start(t testing.TB) *Bench {
 	t.Helper()
-	return start(t, lab.Options{Host: netns.Address, SiteFlags: []string{
-		"--dhcp", "server", "--dhcp-interface", netns.Bridge, "--dhcp-range", "10.77.0.100-10.77.0.200", "--dhcp-no-ipv6", "--dhcp-unknown",
-		"--tftp", netns.Address + ":69", "--ipxe-dir", openAssets(t).IPXE,
-	}})
+	a := openAssets(t)
+	return start(t, a, lab.Options{Host: netns.Address, SiteFlags: append(bootFlags(a, netns.Address, netns.Bridge), serverFlags("100", "200")...)})
+}
+
+// bootFlags have an agent serve everything that firmware asks for, at an address behind a port.
+func bootFlags(a assets.Assets, address, port string) []string {
+	return []string{"--dhcp-interface", port, "--dhcp-no-ipv6", "--dhcp-unknown", "--tftp", address + ":69", "--ipxe-dir", a.IPXE}
+}
+
+// serverFlags have it give out addresses, too.
+func serverFlags(first, last string) []string {
+	return []string{"--dhcp", "server", "--dhcp-range", "10.77.0." + first + "-10.77.0." + last}
 }
 
 // seenByUser is this computer, as machines see it in the network that QEMU makes of a user's own connections.
@@ -65,18 +76,23 @@ func StartUser(t testing.TB, change func(*lab.Options)) *Bench {
 	if change != nil {
 		change(&o)
 	}
-	return start(t, o, "--stub", openAssets(t).Stub, "--iso")
+	a := openAssets(t)
+	return start(t, a, o, "--stub", a.Stub, "--iso")
 }
 
-func start(t testing.TB, o lab.Options, ramdisk ...string) *Bench {
+func start(t testing.TB, a assets.Assets, o lab.Options, ramdisk ...string) *Bench {
 	t.Helper()
-	b := &Bench{assets: openAssets(t), dir: t.TempDir()}
+	b := &Bench{assets: a, image: OSImage(t, a), dir: t.TempDir()}
 	b.buildRamdisk(t, ramdisk...)
-	o.Image, o.Patience, o.RamdiskWithin, o.Story = OSImage(t), patience, 4*time.Minute, b.story
+	o.Image, o.Patience, o.Story = b.image, cmp.Or(o.Patience, patience), b.story
+	o.RamdiskWithin = cmp.Or(o.RamdiskWithin, 4*time.Minute)
 	o.PlaneFlags = append(o.PlaneFlags,
 		"--ramdisk-kernel", "vmlinuz", "--ramdisk-initrd", "initramfs", "--ramdisk-arg", kernelArguments,
 		"--ramdisk-arg", "metal.lldp-wait=5s") // QEMU's own network has no switch
 	o.SiteFlags = append(o.SiteFlags, "--boot-files", b.dir)
+	for i := range o.Elsewhere {
+		o.Elsewhere[i].Flags = append(o.Elsewhere[i].Flags, "--boot-files", b.dir)
+	}
 	b.Lab = lab.Start(t, o)
 	return b
 }

@@ -44,7 +44,7 @@ func TestFirmwareStartsTheImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := disk.Write(OSImage(t)); err != nil {
+	if _, err := disk.Write(OSImage(t, openAssets(t))); err != nil {
 		t.Fatal(err)
 	}
 	if err := disk.Close(); err != nil {

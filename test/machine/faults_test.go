@@ -28,12 +28,12 @@ import (
 func TestFaults(t *testing.T) {
 	b := Start(t)
 	disk := filepath.Join(shortDir(t), "disk")
-	first := b.Add(func(s *qemu.Spec) { s.Disks[0].NVMe, s.Disks[0].Drive = true, nbd.Drive(disk) })
+	first := b.Add(func(s *qemu.Spec) { s.Disks[0].Bus, s.Disks[0].Drive = qemu.NVMe, nbd.Drive(disk) })
 	liar, err := nbd.Serve(disk, first.DiskFile(0))
 	b.must(err)
 	t.Cleanup(func() { b.must(liar.Close()) })
 	second := b.Add(func(*qemu.Spec) {})
-	flaky, cut, dead := b.Library("flaky", OSImage(t)), b.Library("cut", OSImage(t)), b.Library("dead", broken(t))
+	flaky, cut, dead := b.Library("flaky", b.image), b.Library("cut", b.image), b.Library("dead", broken(t, b))
 	for _, name := range []string{"flaky", "cut"} {
 		b.DeployProfile(name, name+"@1", func(map[string]any) {})
 	}
@@ -80,9 +80,9 @@ func shortDir(t *testing.T) string {
 }
 
 // broken is the OS's image, its kernel damaged behind the part that says what it is: it is started, and goes nowhere.
-func broken(t *testing.T) []byte {
+func broken(t *testing.T, b *Bench) []byte {
 	t.Helper()
-	image := bytes.Clone(OSImage(t))
+	image := bytes.Clone(b.image)
 	at := bytes.Index(image, []byte("HdrS"))
 	if at < 0 {
 		t.Fatal("the image has no kernel")
@@ -255,7 +255,7 @@ func imageIsDead(t *testing.T, b *Bench, m *Machine, image *lab.Library) {
 		t.Errorf("it was not reset: %+v\n%s", w.Steps, m.Story(0))
 	}
 	const from, to = 1 << 20, (imageMiB - 2) << 20
-	if disk, dead := b.Disk(m, 0), broken(t); !bytes.Equal(disk[from:to], dead[from:to]) {
+	if disk, dead := b.Disk(m, 0), broken(t, b); !bytes.Equal(disk[from:to], dead[from:to]) {
 		t.Error("the disk holds something else than the image")
 	}
 	if said := osSaid(b, m); strings.HasPrefix(said, "labos") {

@@ -33,25 +33,31 @@ func openAssets(t testing.TB) assets.Assets {
 	return a
 }
 
-// osImage is the OS that is deployed, made once.
-var osImage struct {
+// osImages are the OS that is deployed, made once for each kernel.
+var osImages struct {
 	sync.Mutex
-	bytes []byte
+	of map[string][]byte
 }
 
 // OSImage makes the image of the OS that is deployed.
-func OSImage(t testing.TB) []byte {
+func OSImage(t testing.TB, a assets.Assets) []byte {
 	t.Helper()
-	osImage.Lock()
-	defer osImage.Unlock()
-	if osImage.bytes == nil {
-		root, err := repository()
-		if err == nil {
-			osImage.bytes, err = osimage.OS(t.Context(), root, openAssets(t), imageMiB, kernelArguments)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	osImages.Lock()
+	defer osImages.Unlock()
+	if image, made := osImages.of[a.Kernel]; made {
+		return image
 	}
-	return osImage.bytes
+	root, err := repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := osimage.OS(t.Context(), root, a, imageMiB, kernelArguments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if osImages.of == nil {
+		osImages.of = map[string][]byte{}
+	}
+	osImages.of[a.Kernel] = image
+	return image
 }

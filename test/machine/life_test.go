@@ -5,6 +5,7 @@ package machine
 import (
 	"bytes"
 	"crypto/sha256"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,12 +17,13 @@ import (
 	"github.com/better-compute/metal/test/machine/qemu"
 )
 
-// soil fills a disk with what a wipe has to take away: a partition table and a filesystem, and a mark in the middle.
+// soil fills every disk with what a wipe has to take away: a partition table and a filesystem, and a mark in the middle.
 func soil(t *testing.T, b *Bench, m *Machine) {
 	t.Helper()
-	image := OSImage(t)
-	b.Write(m, 0, 0, image)
-	b.Write(m, 0, int64(len(image)), []byte("what the customer left"))
+	for i := range m.spec.Disks {
+		b.Write(m, i, 0, b.image)
+		b.Write(m, i, int64(len(b.image)), []byte("what the customer left"))
+	}
 }
 
 // isOff fails where a machine still has power.
@@ -35,14 +37,16 @@ func isOff(t *testing.T, m *Machine) {
 // isWiped fails where a disk holds any of what firmware or an OS looks for.
 func isWiped(t *testing.T, b *Bench, m *Machine) {
 	t.Helper()
-	disk := b.Disk(m, 0)
-	ends := bytes.Join([][]byte{disk[:1<<20], disk[len(disk)-1<<20:]}, nil)
-	if i := bytes.IndexFunc(ends, func(r rune) bool { return r != 0 }); i >= 0 {
-		t.Errorf("%s: there is something at %d of the ends of its disk", m.Name, i)
-	}
-	for _, mark := range []string{"EFI PART", "FAT32   ", "cidata", "CD001"} {
-		if at := bytes.Index(disk, []byte(mark)); at >= 0 {
-			t.Errorf("%s: %q is on its disk, at %d", m.Name, mark, at)
+	for n := range m.spec.Disks {
+		disk := b.Disk(m, n)
+		ends := bytes.Join([][]byte{disk[:1<<20], disk[len(disk)-1<<20:]}, nil)
+		if i := bytes.IndexFunc(ends, func(r rune) bool { return r != 0 }); i >= 0 {
+			t.Errorf("%s: there is something at %d of the ends of disk %d", m.Name, i, n)
+		}
+		for _, mark := range []string{"EFI PART", "FAT32   ", "cidata", "CD001"} {
+			if at := bytes.Index(disk, []byte(mark)); at >= 0 {
+				t.Errorf("%s: %q is on disk %d, at %d", m.Name, mark, n, at)
+			}
 		}
 	}
 }
@@ -51,7 +55,7 @@ func isWiped(t *testing.T, b *Bench, m *Machine) {
 func TestLives(t *testing.T) {
 	b := Start(t)
 	old := b.Add(func(*qemu.Spec) {})
-	modern := b.Add(func(s *qemu.Spec) { s.UEFI, s.Disks[0].NVMe = true, true })
+	modern := b.Add(func(s *qemu.Spec) { s.UEFI, s.Disks[0].Bus = true, qemu.NVMe })
 	late := b.Add(func(s *qemu.Spec) { s.Arguments = append(s.Arguments, "-rtc", "base=2041-05-06T07:08:09") })
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("BIOS", func(t *testing.T) {
@@ -110,21 +114,18 @@ func ready(t *testing.T, b *Bench, m *Machine) {
 // isInventoried holds the inventory from inside against what the machine is made of.
 func isInventoried(t *testing.T, m *Machine, h *node.Hardware) {
 	t.Helper()
-	if h == nil || len(h.Disks) != 1 || len(h.NICs) != 1 || len(h.NUMA) != 1 || h.CPU == nil || h.Firmware == nil {
+	if h == nil || len(h.Disks) != len(m.spec.Disks) || len(h.NICs) != 1 || len(h.NUMA) != 1 || h.CPU == nil || h.Firmware == nil {
 		t.Errorf("the inventory from inside is %+v", h)
 		return
 	}
-	mode, transport, rotational := node.BootBIOS, "virtio", h.Disks[0].Rotational
-	if m.spec.UEFI {
-		mode = node.BootUEFI
+	for _, d := range m.spec.Disks {
+		isListed(t, d, h.Disks)
 	}
-	if m.spec.Disks[0].NVMe {
-		transport = "nvme"
+	driver := "virtio_net"
+	if strings.HasPrefix(m.spec.Card, "e1000") {
+		driver = "e1000"
 	}
-	if d := h.Disks[0]; d.Serial != m.Facts().Disks[0].Serial || d.Transport != transport || rotational == nil || *rotational != (transport == "virtio") {
-		t.Errorf("the disk is %+v", d)
-	}
-	if p := h.NICs[0]; p.MAC != m.spec.MAC || p.Driver != "virtio_net" || p.Link != node.LinkUp {
+	if p := h.NICs[0]; p.MAC != m.spec.MAC || p.Driver != driver || p.Link != node.LinkUp {
 		t.Errorf("the port is %+v", p)
 	}
 	var neighbor *node.LLDPNeighbor
@@ -138,9 +139,29 @@ func isInventoried(t *testing.T, m *Machine, h *node.Hardware) {
 		part.Cores != 1 || part.MemoryBytes == 0 || part.MemoryBytes > h.MemoryBytes+h.MemoryBytes/10 {
 		t.Errorf("the processors are %d of %+v, %+v", h.Cores, h.CPU, h.NUMA)
 	}
+	mode := node.BootBIOS
+	if m.spec.UEFI {
+		mode = node.BootUEFI
+	}
 	if f := h.Firmware; f.Vendor == "" || f.Version == "" || f.BootMode != mode || (f.SecureBoot != nil) != m.spec.UEFI ||
 		f.SecureBoot != nil && *f.SecureBoot || h.TPM != nil {
 		t.Errorf("the firmware is %+v, the TPM %+v", f, h.TPM)
+	}
+}
+
+// transports are how disks are reached: those on SCSI through a virtio adapter.
+var transports = map[qemu.Bus]string{qemu.Virtio: "virtio", qemu.NVMe: "nvme", qemu.SCSI: "virtio", qemu.IDE: "sata"}
+
+func isListed(t *testing.T, want qemu.Disk, listed []node.Disk) {
+	t.Helper()
+	at := slices.IndexFunc(listed, func(d node.Disk) bool { return d.Serial == want.Serial })
+	if at < 0 {
+		t.Errorf("there is no disk %s in %+v", want.Serial, listed)
+		return
+	}
+	d := listed[at]
+	if d.Transport != transports[want.Bus] || d.Bytes != want.Bytes || d.Rotational == nil || *d.Rotational == (want.Bus == qemu.NVMe) {
+		t.Errorf("the disk is %+v", d)
 	}
 }
 
@@ -165,7 +186,7 @@ func released(t *testing.T, b *Bench, m *Machine, wipe string) {
 
 // osSaid is what the OS has written about itself.
 func osSaid(b *Bench, m *Machine) string {
-	return string(b.Disk(m, 0)[(imageMiB-2)<<20:][:32])
+	return string(b.Disk(m, m.System)[(imageMiB-2)<<20:][:32])
 }
 
 // isDeployed holds the disk against the image: all of it is there but what the OS wrote itself, and the config drive; and the
@@ -173,8 +194,7 @@ func osSaid(b *Bench, m *Machine) string {
 func isDeployed(t *testing.T, b *Bench, m *Machine) {
 	t.Helper()
 	const from, to = 1 << 20, (imageMiB - 2) << 20 // the partition that the firmware starts
-	image, disk := OSImage(t), b.Disk(m, 0)
-	if sha256.Sum256(disk[from:to]) != sha256.Sum256(image[from:to]) {
+	if sha256.Sum256(b.Disk(m, m.System)[from:to]) != sha256.Sum256(b.image[from:to]) {
 		t.Error("the disk holds something else than the image")
 	}
 	if said := osSaid(b, m); !strings.HasPrefix(said, "labos booted 1 times") {

@@ -25,15 +25,13 @@ type Assets struct {
 func Open(repository string) (Assets, error) {
 	root := filepath.Join(repository, Folder, "root")
 	a := Assets{
-		root: root, Modules: filepath.Join(root, "lib", "modules"), IPXE: filepath.Join(root, "usr", "lib", "ipxe"),
+		root: root, IPXE: filepath.Join(root, "usr", "lib", "ipxe"),
 		Stub: filepath.Join(root, "usr", "lib", "systemd", "boot", "efi", "linuxx64.efi.stub"),
 	}
-	kernels, err := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
-	if err != nil || len(kernels) != 1 {
-		return a, fmt.Errorf("there is not one kernel below %s: make lab-assets fetches what the machine lab runs on", Folder)
+	if err := a.kernelOf(root); err != nil {
+		return a, fmt.Errorf("%w: make lab-assets fetches what the machine lab runs on", err)
 	}
-	a.Kernel = kernels[0]
-	for _, name := range []string{a.QEMU(), a.Modules, a.Stub, a.IPXE, a.UEFI(), a.UEFIVariables()} {
+	for _, name := range []string{a.QEMU(), a.Stub, a.IPXE, a.UEFI(), a.UEFIVariables()} {
 		if _, err := os.Stat(name); err != nil {
 			return a, fmt.Errorf("%w: make lab-assets fetches it", err)
 		}
@@ -41,8 +39,30 @@ func Open(repository string) (Assets, error) {
 	return a, nil
 }
 
+// Generic is the same with the distribution's kernel for any machine, which has drivers that the one for virtual machines lacks.
+func (a Assets) Generic() (Assets, error) {
+	if err := a.kernelOf(filepath.Join(filepath.Dir(a.root), "generic")); err != nil {
+		return a, fmt.Errorf("%w: make lab-assets-full fetches it", err)
+	}
+	return a, nil
+}
+
+// kernelOf finds the kernel in a folder that a kernel package was unpacked to.
+func (a *Assets) kernelOf(folder string) error {
+	kernels, err := filepath.Glob(filepath.Join(folder, "boot", "vmlinuz-*"))
+	if err != nil || len(kernels) != 1 {
+		return fmt.Errorf("there is not one kernel below %s", filepath.Join(Folder, filepath.Base(folder)))
+	}
+	a.Kernel, a.Modules = kernels[0], filepath.Join(folder, "lib", "modules")
+	_, err = os.Stat(a.Modules)
+	return err
+}
+
 // QEMU is the program.
 func (a Assets) QEMU() string { return filepath.Join(a.root, "usr", "bin", "qemu-system-x86_64") }
+
+// IPXEKernel is iPXE as a program that is started as Linux is: firmware of a kind, for machines that have none to boot from a network.
+func (a Assets) IPXEKernel() string { return filepath.Join(a.root, "boot", "ipxe.lkrn") }
 
 // Environ lets QEMU find its libraries and modules.
 func (a Assets) Environ() []string {

@@ -12,6 +12,11 @@ import (
 	"github.com/better-compute/metal/test/machine/assets"
 )
 
+// modules are what the lab's machines are made of, as far as a kernel has a driver for it.
+var modules = []string{
+	"virtio_pci", "virtio_rng", "virtio_net", "virtio_blk", "virtio_scsi", "nvme", "sd_mod", "ata_piix", "ahci", "e1000", "button", "evdev",
+}
+
 // OS makes the image of the small OS, of so many MiB: the kernel of the lab with these arguments, and osinit as its first
 // process, which is built here with the Go toolchain.
 func OS(ctx context.Context, repository string, a assets.Assets, size int, arguments string) ([]byte, error) {
@@ -22,7 +27,7 @@ func OS(ctx context.Context, repository string, a assets.Assets, size int, argum
 	var initrd bytes.Buffer
 	_, err = bootimage.Ramdisk{
 		Agent: first, Modules: os.DirFS(a.Modules), Compress: true,
-		Names: []string{"virtio_pci", "virtio_rng", "virtio_net", "virtio_blk", "nvme", "button", "evdev"},
+		Names: modules,
 	}.Initramfs(&initrd)
 	if err != nil {
 		return nil, err

@@ -22,11 +22,14 @@ type Spec struct {
 	Host               string // authority that clients reach the controller under
 	MAC                string
 	MemoryMiB          int
-	UEFI               bool // else BIOS
+	UEFI               bool   // else BIOS
+	Chipset            string // -machine of QEMU; empty: q35
 	Disks              []Disk
+	Card               string   // -device of QEMU that is its network card; empty: virtio-net-pci
 	Network            string   // -netdev of QEMU, without its id
 	Tap                *os.File // of that network; nil: it needs none
 	Arguments          []string // further ones
+	NetworkArguments   []string // further ones of a start that looks at the network first
 }
 
 // Disk is a file that the machine sees as a disk.
@@ -34,8 +37,19 @@ type Disk struct {
 	Serial string
 	Bytes  int64
 	Drive  string // further options of QEMU's -drive, such as discard=ignore
-	NVMe   bool   // else virtio
+	Bus    Bus
 }
+
+// Bus is what a disk hangs on.
+type Bus string
+
+// The buses. IDE is AHCI with q35, and has room for one disk with pc.
+const (
+	Virtio Bus = "" // unless another is chosen
+	NVMe   Bus = "nvme"
+	SCSI   Bus = "scsi"
+	IDE    Bus = "ide"
+)
 
 // Machine is one machine. It is a bmcsim.Board.
 type Machine struct {

@@ -1,0 +1,253 @@
+//go:build qemu
+
+package machine
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/adapters/netboot"
+	"github.com/better-compute/metal/test/lab"
+	"github.com/better-compute/metal/test/machine/netns"
+	"github.com/better-compute/metal/test/machine/qemu"
+)
+
+// The tests of this file are the full suite, make test-machine-full.
+
+// The site has a DHCP server of its own; its agent says beside it what to boot. The firmware is of four kinds, none of which is
+// iPXE: its network card has no program of its own.
+func TestFullFirmware(t *testing.T) {
+	const address, server = netns.Address, "10.77.0.2"
+	a := openAssets(t)
+	dhcp := plug(t, "lab0dhcp", server)
+	served := make(chan error, 1)
+	go func() { served <- dhcp.GiveAddresses(t.Context(), netip.MustParseAddr(server), netip.MustParseAddr("10.77.0.100")) }()
+	t.Cleanup(func() {
+		if err := <-served; err != nil { // the test's context has ended
+			t.Error(err)
+		}
+	})
+	b := start(t, a, lab.Options{Host: address, SiteFlags: append(bootFlags(a, address, netns.Bridge), "--dhcp", "proxy")})
+
+	const bare = "virtio-net-pci,romfile="
+	byHTTP := b.Add(func(s *qemu.Spec) {
+		s.UEFI, s.Card, s.Disks[0].Bus = true, bare, qemu.SCSI
+		s.Arguments = []string{ // else it tries PXE for a minute first
+			"-fw_cfg", "name=opt/org.tianocore/IPv4PXESupport,string=n", "-fw_cfg", "name=opt/org.tianocore/IPv6PXESupport,string=n",
+		}
+	})
+	byPXE := b.Add(func(s *qemu.Spec) { s.UEFI, s.Card, s.Disks[0].Bus = true, bare, qemu.NVMe })
+	chained := b.Add(func(s *qemu.Spec) { // a BIOS whose PXE program does not say that it is iPXE, on an old board
+		s.Chipset, s.Card, s.Disks[0].Bus = "pc", bare, qemu.IDE
+		s.NetworkArguments = []string{"-kernel", a.IPXEKernel(), "-append", "set user-class PXE && autoboot"}
+	})
+	for name, test := range map[string]struct {
+		machine *Machine
+		loader  string // as the agent says it
+		wipe    string
+	}{
+		"UEFI HTTP boot, a SCSI disk":   {byHTTP, "uefi-x86-64 by http: http://", "quick"},
+		"UEFI PXE, an NVMe disk":        {byPXE, "uefi-x86-64 by pxe: snponly.efi", "crypto-erase"},
+		"BIOS to undionly, an IDE disk": {chained, "bios by pxe: undionly.kpxe", "secure-erase"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, m := b.on(t), test.machine
+			ready(t, b, m)
+			if said := b.SiteAgent.Said(); !strings.Contains(said, test.loader) {
+				t.Errorf("%s did not boot by %s", m.Name, test.loader)
+			}
+			deployed(t, b, m)
+			if test.wipe != "crypto-erase" {
+				released(t, b, m, test.wipe)
+			}
+		})
+	}
+	b.Verify()
+}
+
+// plug plugs another computer into the machines' network.
+func plug(t *testing.T, port, address string) *netns.Host {
+	t.Helper()
+	host, err := netns.NewHost(port, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host
+}
+
+// A machine of what servers and desktops of any age have: an e1000, AHCI, and the distribution's kernel for any machine.
+func TestFullGenericKernel(t *testing.T) {
+	a, err := openAssets(t).Generic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, a, lab.Options{Host: netns.Address, SiteFlags: append(bootFlags(a, netns.Address, netns.Bridge), serverFlags("100", "200")...)})
+	m := b.Add(func(s *qemu.Spec) { s.Card, s.Disks[0].Bus, s.MemoryMiB = "e1000", qemu.IDE, 1024 })
+	ready(t, b, m)
+	deployed(t, b, m)
+	released(t, b, m, "secure-erase")
+	b.Verify()
+}
+
+// Eight machines have their lives at the same time.
+func TestFullEightAtOnce(t *testing.T) {
+	a := openAssets(t)
+	b := start(t, a, lab.Options{
+		Host: netns.Address, SiteFlags: append(bootFlags(a, netns.Address, netns.Bridge), serverFlags("100", "200")...),
+		Patience: 20 * time.Minute, RamdiskWithin: 15 * time.Minute, WipeWithin: 5 * time.Minute,
+	})
+	var machines []*Machine
+	for range 8 {
+		machines = append(machines, b.Add(func(*qemu.Spec) {}))
+	}
+	began := time.Now()
+	t.Run("at once", func(t *testing.T) {
+		for _, m := range machines {
+			t.Run(m.Name, func(t *testing.T) {
+				t.Parallel()
+				b := b.on(t)
+				ready(t, b, m)
+				deployed(t, b, m)
+				released(t, b, m, "quick")
+			})
+		}
+	})
+	t.Logf("eight lives in %s", time.Since(began).Round(time.Second))
+	b.Verify()
+}
+
+// Of two agents, each on a computer of its own, the one that serves network boot is killed while a machine boots: once when the
+// machine has its script and loads from the agent, and once when its kernel runs and it has no token yet.
+func TestFullAnotherSiteAgentTakesOver(t *testing.T) {
+	const second = "10.77.0.2"
+	a := openAssets(t)
+	host := plug(t, "lab0site", second)
+	b := start(t, a, lab.Options{
+		Host: netns.Address, SiteFlags: append(bootFlags(a, netns.Address, netns.Bridge), serverFlags("100", "149")...),
+		Elsewhere: []lab.Place{{
+			Host: second, Within: host.Within, Flags: append(bootFlags(a, second, netns.HostPort), serverFlags("150", "200")...),
+		}},
+	})
+	m := b.Add(func(*qemu.Spec) {})
+	soil(t, b, m)
+
+	loading := b.holderDies(m, func(p *lab.Program, before string) bool {
+		return strings.Contains(p.Said()[len(before):], "a machine boots from the network")
+	})
+	b.Enroll(m)
+	loading()
+	b.WaitState(m.Node, "ready")
+	isWiped(t, b, m)
+
+	said := len(b.said(m))
+	running := b.holderDies(m, func(*lab.Program, string) bool { return strings.Contains(b.said(m)[said:], "Linux version") })
+	b.Deploy(m.Node)
+	running()
+	b.WaitState(m.Node, "deployed")
+	isDeployed(t, b, m)
+	released(t, b, m, "quick")
+	b.Verify()
+}
+
+// holderDies has the agent with the boot lease killed once something has happened since now, and waits until the other has the
+// lease. The dead one is started again.
+func (b *Bench) holderDies(m *Machine, happened func(holder *lab.Program, before string) bool) (wait func()) {
+	b.T.Helper()
+	first := b.BootHolder("")
+	dead := b.BootServers(first)[first]
+	before := dead.Said()
+	return func() {
+		b.T.Helper()
+		b.await(m.Name+" to boot", func() bool { return happened(dead, before) })
+		dead.Kill()
+		killed := time.Now()
+		second := b.BootHolder(first)
+		b.T.Logf("%s was killed, and %s has the lease after %s", first, second, time.Since(killed).Round(100*time.Millisecond))
+		dead.Start()
+	}
+}
+
+// A machine with disks of four kinds: all are wiped and accounted for, and the OS goes to the one that is asked for.
+func TestFullDisks(t *testing.T) {
+	sideBySide(t)
+	b := StartUser(t, nil)
+	m := b.Add(func(s *qemu.Spec) {
+		s.Network, s.Chipset, s.Disks = "user,bootfile="+netboot.ScriptURL(b.Boot, s.MAC), "pc", nil
+		for i, bus := range []qemu.Bus{qemu.Virtio, qemu.NVMe, qemu.SCSI, qemu.IDE} {
+			s.Disks = append(s.Disks, qemu.Disk{Serial: fmt.Sprintf("DISK-%d", i), Bytes: 64 << 20, Bus: bus})
+		}
+	})
+	ready(t, b, m)
+	for i, d := range m.spec.Disks {
+		name := fmt.Sprintf("to-disk-%d", i)
+		b.DeployProfile(name, "host@1", func(step map[string]any) {
+			if step["use"] == "deploy.deploy" {
+				step["with"] = map[string]any{"disk": map[string]any{"serial": d.Serial}}
+			}
+		})
+		m.System = i
+		b.deploy(m, name)
+		b.WaitState(m.Node, "deployed")
+		isDeployed(t, b, m)
+		for other := range m.spec.Disks {
+			if other != i && slices.ContainsFunc(b.Disk(m, other), func(c byte) bool { return c != 0 }) {
+				t.Errorf("the OS went to %s, and something is on disk %d", d.Serial, other)
+			}
+		}
+		released(t, b, m, []string{"quick", "secure-erase"}[i%2])
+	}
+	b.Verify()
+}
+
+// A customer locked himself out: his machine boots the rescue ramdisk and no disk of it is written; then his OS again.
+func TestFullRescue(t *testing.T) {
+	sideBySide(t)
+	b := StartUser(t, nil)
+	m := b.Add(func(s *qemu.Spec) {
+		s.UEFI, s.Disks[0].Bus, s.Network = true, qemu.NVMe, "user,bootfile="+netboot.ScriptURL(b.Boot, s.MAC)
+	})
+	ready(t, b, m)
+	deployed(t, b, m)
+
+	n, err := b.Client.Rescue(t.Context(), m.Node)
+	b.must(err)
+	left := b.Disk(m, 0)
+	b.WaitState(m.Node, "rescue")
+	b.hasAgent(m, "ramdisk")
+	if changed := blocksThatDiffer(left, b.Disk(m, 0)); changed > 8 { // what the OS wrote while it ended
+		t.Errorf("%d blocks of the disk are not as they were", changed)
+	}
+	if said := osSaid(b, m); !strings.HasPrefix(said, "labos booted 1 times") {
+		t.Errorf("the OS says %q", said)
+	}
+
+	_, err = b.Client.Unrescue(t.Context(), m.Node)
+	b.must(err)
+	b.WaitState(m.Node, "deployed")
+	b.await("the OS's own agent", func() bool { return b.bootID(m) != "" })
+	if said := osSaid(b, m); !strings.HasPrefix(said, "labos booted 2 times") {
+		t.Errorf("the OS says %q", said)
+	}
+	neverReady(t, b, m, n.Position)
+	released(t, b, m, "secure-erase")
+	b.Verify()
+}
+
+// hasAgent fails where no agent of a role is connected.
+func (b *Bench) hasAgent(m *Machine, role string) {
+	b.T.Helper()
+	var all []contract.Agent
+	for agent, err := range b.Client.Agents(b.T.Context(), "", m.Node, role) {
+		b.must(err)
+		if agent.Connected {
+			return
+		}
+		all = append(all, agent)
+	}
+	b.T.Errorf("%s has no connected agent of role %s: %s", m.Name, role, fmt.Sprint(all))
+}
