@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -116,6 +117,12 @@ func run(t *testing.T, table *table, o processmanagers.Options, reconcile func(c
 	return stop
 }
 
+// bubble runs a subtest on a clock of its own: how busy the computer is does not matter.
+func bubble(t *testing.T, name string, f func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
 func await(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
@@ -148,7 +155,7 @@ func TestAPanicAndAnErrorAreTriedAgain(t *testing.T) {
 // A holder whose lease lapsed stops before another starts.
 func TestAPassEndsWithItsLease(t *testing.T) {
 	for name, refuse := range map[string]bool{"renewed": false, "refused": true} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			table := newTable()
 			table.refuse = refuse
 			const ttl = 120 * time.Millisecond
@@ -179,7 +186,9 @@ func TestAPassEndsWithItsLease(t *testing.T) {
 }
 
 // A database that hangs renews nothing: the pass is stopped while its lease is still its own.
-func TestAPassEndsWhereTheTableIsAway(t *testing.T) {
+func TestAPassEndsWhereTheTableIsAway(t *testing.T) { synctest.Test(t, aPassEndsWhereTheTableIsAway) }
+
+func aPassEndsWhereTheTableIsAway(t *testing.T) {
 	table := &hanging{table: newTable()}
 	const ttl = 200 * time.Millisecond
 	stopped := make(chan time.Duration, 1)
@@ -215,7 +224,7 @@ func (h *hanging) Renew(ctx context.Context, _ string, _ time.Duration, _ []proc
 
 func TestShutdownWaitsThenStops(t *testing.T) {
 	for name, patient := range map[string]bool{"within the grace": true, "beyond it": false} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			table, started := newTable(), make(chan struct{})
 			stop := run(t, table, processmanagers.Options{Grace: 50 * time.Millisecond}, func(ctx context.Context, _ string) (time.Duration, error) {
 				close(started)

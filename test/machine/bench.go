@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,6 +33,7 @@ type Bench struct {
 	*lab.Lab
 	assets   assets.Assets
 	image    []byte // of the OS that is deployed
+	host     string // address of the controllers
 	dir      string
 	machines []*Machine
 }
@@ -82,7 +84,7 @@ func StartUser(t testing.TB, change func(*lab.Options)) *Bench {
 
 func start(t testing.TB, a assets.Assets, o lab.Options, ramdisk ...string) *Bench {
 	t.Helper()
-	b := &Bench{assets: a, image: OSImage(t, a), dir: t.TempDir()}
+	b := &Bench{assets: a, image: OSImage(t, a), host: cmp.Or(o.Host, "127.0.0.1"), dir: t.TempDir()}
 	b.buildRamdisk(t, ramdisk...)
 	o.Image, o.Patience, o.Story = b.image, cmp.Or(o.Patience, patience), b.story
 	o.RamdiskWithin = cmp.Or(o.RamdiskWithin, 4*time.Minute)
@@ -113,7 +115,7 @@ func (b *Bench) Add(change func(*qemu.Spec)) *Machine {
 	b.T.Helper()
 	n := len(b.machines) + 1
 	m := &Machine{Name: fmt.Sprintf("machine-%d", n)}
-	controller := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.BMC.ServeHTTP(w, r) }))
+	controller := b.controller(func(w http.ResponseWriter, r *http.Request) { m.BMC.ServeHTTP(w, r) })
 	m.spec = qemu.Spec{
 		Name: m.Name, Serial: fmt.Sprintf("LAB-%d", n), UUID: fmt.Sprintf("6f1c0000-0000-4000-8000-%012d", n),
 		Username: "operator", Password: fmt.Sprintf("of-machine-%d", n), Host: controller.Listener.Addr().String(),
@@ -143,6 +145,14 @@ func (b *Bench) Add(change func(*qemu.Spec)) *Machine {
 	m.address = controller.URL
 	b.machines = append(b.machines, m)
 	return m
+}
+
+// controller is a server that does not serve yet, where the site's agents reach it.
+func (b *Bench) controller(handler http.HandlerFunc) *httptest.Server {
+	b.T.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(b.T.Context(), "tcp", net.JoinHostPort(b.host, "0"))
+	b.must(err)
+	return &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}}
 }
 
 // announce has the switch say at a port what it is.
