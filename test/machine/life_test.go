@@ -55,7 +55,7 @@ func isWiped(t *testing.T, b *Bench, m *Machine) {
 func TestLives(t *testing.T) {
 	b := Start(t)
 	old := b.Add(func(*qemu.Spec) {})
-	modern := b.Add(func(s *qemu.Spec) { s.UEFI, s.Disks[0].Bus = true, qemu.NVMe })
+	modern := b.Add(func(s *qemu.Spec) { s.UEFI, s.TPM, s.Disks[0].Bus = true, true, qemu.NVMe })
 	late := b.Add(func(s *qemu.Spec) { s.Arguments = append(s.Arguments, "-rtc", "base=2041-05-06T07:08:09") })
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("BIOS", func(t *testing.T) {
@@ -144,8 +144,11 @@ func isInventoried(t *testing.T, m *Machine, h *node.Hardware) {
 		mode = node.BootUEFI
 	}
 	if f := h.Firmware; f.Vendor == "" || f.Version == "" || f.BootMode != mode || (f.SecureBoot != nil) != m.spec.UEFI ||
-		f.SecureBoot != nil && *f.SecureBoot || h.TPM != nil {
-		t.Errorf("the firmware is %+v, the TPM %+v", f, h.TPM)
+		f.SecureBoot != nil && *f.SecureBoot {
+		t.Errorf("the firmware is %+v", f)
+	}
+	if (h.TPM != nil) != m.spec.TPM || h.TPM != nil && h.TPM.Version != "2.0" {
+		t.Errorf("the TPM is %+v", h.TPM)
 	}
 }
 

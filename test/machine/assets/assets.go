@@ -31,7 +31,7 @@ func Open(repository string) (Assets, error) {
 	if err := a.kernelOf(root); err != nil {
 		return a, fmt.Errorf("%w: make lab-assets fetches what the machine lab runs on", err)
 	}
-	for _, name := range []string{a.QEMU(), a.Stub, a.IPXE, a.UEFI(), a.UEFIVariables()} {
+	for _, name := range []string{a.QEMU(), a.TPM(), a.Stub, a.IPXE, a.UEFI(), a.UEFIVariables()} {
 		if _, err := os.Stat(name); err != nil {
 			return a, fmt.Errorf("%w: make lab-assets fetches it", err)
 		}
@@ -68,7 +68,7 @@ func (a Assets) IPXEKernel() string { return filepath.Join(a.root, "boot", "ipxe
 func (a Assets) Environ() []string {
 	libraries := filepath.Join(a.root, "usr", "lib", "x86_64-linux-gnu")
 	return []string{
-		"LD_LIBRARY_PATH=" + libraries + ":" + filepath.Join(a.root, "lib", "x86_64-linux-gnu"),
+		"LD_LIBRARY_PATH=" + libraries + ":" + filepath.Join(a.root, "lib", "x86_64-linux-gnu") + ":" + filepath.Join(libraries, "swtpm"),
 		"QEMU_MODULE_DIR=" + filepath.Join(libraries, "qemu"),
 	}
 }
@@ -80,6 +80,9 @@ func (a Assets) Data() []string {
 		filepath.Join(a.IPXE, "qemu"),
 	}
 }
+
+// TPM is the program that emulates one.
+func (a Assets) TPM() string { return filepath.Join(a.root, "usr", "bin", "swtpm") }
 
 // UEFI is the firmware's code.
 func (a Assets) UEFI() string {

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 folder="${1:?usage: fetch.sh <folder> [--generic]}"
-packages=(qemu-system-x86 qemu-system-common qemu-system-data seabios ipxe-qemu ovmf ipxe systemd-boot-efi)
+packages=(qemu-system-x86 qemu-system-common qemu-system-data seabios ipxe-qemu ovmf ipxe systemd-boot-efi swtpm swtpm-libs)
 updated=""
 
 # unpack <name> <metapackage of a kernel> <package>... puts kernel and packages into <folder>/<name>.
@@ -20,8 +20,8 @@ unpack() {
 	updated=yes
 	real="$(apt-cache depends "$kernel" | awk '/Depends: linux-image-/ {print $2; exit}')" # its name changes with every update
 	local libraries=()
-	if [[ "$*" == *qemu-system-x86* ]]; then # those of QEMU that this system has not installed, as apt would install them
-		mapfile -t libraries < <(apt-get install -s --no-install-recommends qemu-system-x86 | awk '/^Inst lib/ {print $2}')
+	if [[ $# -gt 0 ]]; then # those that this system has not installed, as apt would install them
+		mapfile -t libraries < <(apt-get install -s --no-install-recommends qemu-system-x86 swtpm | awk '/^Inst lib/ {print $2}')
 	fi
 	rm -rf "$debs" "$new"
 	mkdir -p "$debs" "$new"

@@ -15,6 +15,14 @@ const (
 	tapFile     = 4
 )
 
+// tpmFile is the number of the TPM's.
+func tpmFile(s Spec) int {
+	if s.Tap == nil {
+		return tapFile
+	}
+	return tapFile + 1
+}
+
 // bootFrom is where the firmware looks first.
 func bootFrom(b bmcsim.Boot) string {
 	if b.Enabled != "Disabled" {
@@ -63,6 +71,9 @@ func (m *Machine) arguments(override bmcsim.Boot) []string {
 	add("-netdev", netdev, "-device", fmt.Sprintf("%s,id=nic0,netdev=net0,mac=%s,bootindex=%d", card, s.MAC, network))
 	for i := range s.Disks {
 		add(m.diskArguments(i, disk+i)...)
+	}
+	if s.TPM {
+		add(tpmArguments(tpmFile(s))...)
 	}
 	return append(a, s.Arguments...)
 }

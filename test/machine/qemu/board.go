@@ -23,6 +23,7 @@ type Spec struct {
 	MAC                string
 	MemoryMiB          int
 	UEFI               bool   // else BIOS
+	TPM                bool   // of the second version
 	Chipset            string // -machine of QEMU; empty: q35
 	Disks              []Disk
 	Card               string   // -device of QEMU that is its network card; empty: virtio-net-pci

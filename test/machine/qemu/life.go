@@ -21,6 +21,7 @@ import (
 type life struct {
 	process *os.Process
 	monitor net.Conn
+	tpm     *exec.Cmd // nil: the machine has none
 	ended   chan struct{} // the process is gone
 	reason  string        // why the machine stopped, as QEMU says; read once ended is closed
 	took    time.Duration // of processors; as reason
@@ -121,6 +122,14 @@ func (m *Machine) launch(arguments []string) (*life, error) {
 	}
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	l := &life{monitor: ours, ended: make(chan struct{})}
+	if m.spec.TPM {
+		control, err := m.plugTPM(l, said)
+		if err != nil {
+			return nil, err
+		}
+		defer control.Close() //nolint:errcheck // QEMU has it
+		c.ExtraFiles = append(c.ExtraFiles, control)
+	}
 	started := make(chan error)
 	go l.run(c, started)
 	if err := <-started; err != nil {
@@ -134,6 +143,13 @@ func (m *Machine) launch(arguments []string) (*life, error) {
 func (l *life) run(c *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	if l.tpm != nil {
+		if err := l.tpm.Start(); err != nil {
+			started <- err
+			return
+		}
+		defer func() { _ = l.tpm.Wait() }() // it ends with QEMU
+	}
 	err := c.Start()
 	if err == nil {
 		l.process = c.Process
