@@ -102,7 +102,7 @@ func tpm(t *node.TPM) string {
 	if t == nil {
 		return ""
 	}
-	return cmp.Or(t.Version, "of unknown version")
+	return listed(cmp.Or(t.Version, "of unknown version"), prefixed("firmware ", t.FirmwareVersion))
 }
 
 func rotational(spins *bool) string {

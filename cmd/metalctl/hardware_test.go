@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,5 +71,14 @@ func TestHardwareThatIsNotKnown(t *testing.T) {
 	got := hardware(contract.Node{Hardware: &node.Inventories{OutOfBand: &node.Hardware{Manufacturer: "Acme", Cores: 1}}})
 	if len(got) == 0 || got[0] != (line{"HARDWARE", "Acme (out-of-band)"}) {
 		t.Errorf("got %v", got)
+	}
+	got = hardware(contract.Node{Hardware: &node.Inventories{OutOfBand: &node.Hardware{
+		Firmware: &node.Firmware{Version: "1.8.2", BootMode: node.BootUEFI}, TPM: &node.TPM{Version: "2.0", FirmwareVersion: "7.2.2.0"},
+		Disks: []node.Disk{{Serial: "S1", Transport: "nvme"}},
+	}}})
+	for _, want := range []line{{"FIRMWARE", "1.8.2, UEFI"}, {"TPM", "2.0, firmware 7.2.2.0"}, {"DISK", "serial S1, nvme"}} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%v lacks %v", got, want)
+		}
 	}
 }

@@ -52,7 +52,7 @@ type NUMANode struct {
 	MemoryBytes int64 `json:"memoryBytes,omitempty"`
 }
 
-// BootMode is how the firmware started the system that took the inventory.
+// BootMode is how the firmware started the system that took the inventory; a BMC tells how it is set to start one.
 type BootMode string
 
 // The boot modes.
@@ -72,7 +72,8 @@ type Firmware struct {
 
 // TPM is a Trusted Platform Module.
 type TPM struct {
-	Version string `json:"version,omitempty"` // of its specification: 2.0, 1.2
+	Version         string `json:"version,omitempty"` // of its specification: 2.0, 1.2
+	FirmwareVersion string `json:"firmwareVersion,omitempty"`
 }
 
 // Disk is one local disk.

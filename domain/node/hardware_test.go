@@ -40,3 +40,28 @@ func TestTheKeyOfADiskIsWhatItWas(t *testing.T) {
 		}
 	}
 }
+
+// Each source keeps its own word, also where they disagree or one alone knows; a wipe is held to what is seen from inside.
+func TestInventoriesStandSideBySide(t *testing.T) {
+	spins, still := true, false
+	outside := node.Hardware{
+		Firmware: &node.Firmware{Version: "1.8.2", BootMode: node.BootUEFI}, TPM: &node.TPM{Version: "2.0", FirmwareVersion: "7.2"},
+		Disks: []node.Disk{{Serial: "S1", Transport: "sas", Rotational: &spins}, {Serial: "S2"}},
+		NICs:  []node.NIC{{MAC: "02:00:00:00:00:0a", Link: node.LinkDown}},
+	}
+	inside := node.Hardware{
+		Firmware: &node.Firmware{Vendor: "Acme", Version: "1.8", BootMode: node.BootBIOS},
+		Disks:    []node.Disk{{Path: "/dev/sda", Serial: "S1", Transport: "sata", Rotational: &still}},
+		NICs:     []node.NIC{{MAC: "02:00:00:00:00:0a", Driver: "ice", Link: node.LinkUp}},
+	}
+	var s node.State
+	s = node.Evolve(s, node.HardwareRecorded{Source: node.InBand, Hardware: inside})
+	s = node.Evolve(s, node.HardwareRecorded{Source: node.OutOfBand, Hardware: outside})
+	if diff := cmp.Diff(node.Inventories{InBand: &inside, OutOfBand: &outside}, s.Hardware); diff != "" {
+		t.Error(diff)
+	}
+	s.Wipe = &node.Wipe{Signed: true, Disks: []node.WipedDisk{{Disk: node.Disk{Serial: "S1"}, Method: node.WipeQuick, ReadBack: true}}}
+	if !s.WipeVerified() {
+		t.Error("a disk that the BMC alone tells of stands in the way of a wipe")
+	}
+}

@@ -29,9 +29,12 @@ type captured struct {
 	disks, cores    int
 	memoryGiB       int64
 	weak            bool
-	cycle           []string // the reset types that a cycle may send
-	boot            string   // where the boot override is set
-	drive           string   // that holds the image; empty: the machine has none
+	told            told
+	kinds           map[string]int         // of disks
+	links           map[node.LinkState]int // of network ports
+	cycle           []string               // the reset types that a cycle may send
+	boot            string                 // where the boot override is set
+	drive           string                 // that holds the image; empty: the machine has none
 	firmware        func(s *Server, c captured)
 }
 
@@ -41,15 +44,27 @@ var machines = map[string]captured{
 		disks: 3, cores: 36, memoryGiB: 512, cycle: []string{"PowerCycle", "ForceOff", "On"},
 		boot:  "/redfish/v1/Systems/System.Embedded.1",
 		drive: "any", firmware: func(*Server, captured) {},
+		told: told{
+			Firmware: node.Firmware{Version: "1.8.2", Date: "09/14/2022", BootMode: node.BootUEFI}, Secure: "off", TPM: "2.0 7.2.2.0",
+			CPU: node.CPU{Model: "Intel(R) Xeon(R) Gold 6354 CPU @ 3.00GHz", Sockets: 2, Threads: 72},
+		},
+		kinds: map[string]int{"nvme off": 3}, links: map[node.LinkState]int{node.LinkUp: 2, node.LinkDown: 4, "": 1},
 	},
 	"hpe-dl385-ilo5": {
 		system: "/redfish/v1/Systems/1", chassis: "/redfish/v1/Chassis/1", vendor: "hpe",
 		disks: 18, memoryGiB: 1024, cycle: []string{"ForceOff", "On"}, boot: "/redfish/v1/Systems/1",
 		drive: "/redfish/v1/Managers/1/VirtualMedia/2", firmware: func(*Server, captured) {},
+		told: told{
+			Firmware: node.Firmware{Version: "A42 v2.60 (08/11/2022)", Date: "08/11/2022", BootMode: node.BootUEFI}, Secure: "off", TPM: "2.0 73.64",
+			CPU: node.CPU{Model: "AMD EPYC 7763 64-Core Processor", Sockets: 2},
+		},
+		kinds: map[string]int{"nvme off": 16, "sata off": 2}, links: map[node.LinkState]int{node.LinkUp: 3, node.LinkDown: 2, "": 4},
 	},
 	"nvidia-dgx-h100": {
 		system: "/redfish/v1/Systems/DGX", chassis: "/redfish/v1/Chassis/DGX", vendor: "ami",
 		disks: 15, memoryGiB: 2048, cycle: []string{"ForceOff", "On"}, boot: "/redfish/v1/Systems/DGX/SD",
+		told:  told{Firmware: node.Firmware{Version: "1.1.3"}, Secure: "off", TPM: "2.0 15.21", CPU: node.CPU{Sockets: 2}},
+		kinds: map[string]int{"": 15}, links: map[node.LinkState]int{node.LinkUp: 1, node.LinkDown: 4},
 		firmware: func(s *Server, c captured) {
 			s.On(http.MethodPatch, c.system, Always(futureState))
 			s.On(http.MethodGet, "/redfish/v1/Systems/HGX_Baseboard_0", func(x *Exchange) *Answer {
@@ -64,6 +79,11 @@ var machines = map[string]captured{
 		system: "/redfish/v1/Systems/1", chassis: "/redfish/v1/Chassis/1", vendor: "supermicro",
 		disks: 8, memoryGiB: 2048, weak: true, cycle: []string{"PowerCycle", "ForceOff", "On"}, boot: "/redfish/v1/Systems/1",
 		drive: "any", firmware: supermicro,
+		told: told{
+			Firmware: node.Firmware{Version: "1.4", BootMode: node.BootUEFI}, Secure: "off", TPM: "-",
+			CPU: node.CPU{Model: "Intel(R) Xeon(R) processor", Sockets: 2},
+		},
+		kinds: map[string]int{"nvme": 8}, links: map[node.LinkState]int{node.LinkDown: 11},
 	},
 }
 
@@ -149,6 +169,28 @@ func (c captured) inventory(t *testing.T, r *rig) {
 		keys[d.Key()] = true
 	}
 	same(t, "different disks", len(keys), len(found.Hardware.Disks))
+	c.details(t, r, found.Hardware)
+}
+
+// details are what a person finds in the tree of firmware, TPM, processors, disks and links.
+func (c captured) details(t *testing.T, r *rig, h node.Hardware) {
+	same(t, "firmware, TPM, processors", tellings(h), c.told)
+	kinds := map[string]int{}
+	for _, d := range h.Disks {
+		kinds[strings.TrimSpace(d.Transport+" "+onOff(d.Rotational))]++
+	}
+	same(t, "how disks are attached, and whether they spin", kinds, c.kinds)
+	links := map[node.LinkState]int{}
+	for _, n := range h.NICs {
+		links[n.Link]++
+		if n.Link != node.LinkUp && n.SpeedMbps != 0 {
+			t.Errorf("a speed without a link: %+v", n)
+		}
+	}
+	same(t, "links", links, c.links)
+	for _, path := range []string{c.system + "/SecureBoot", c.system + "/Bios"} {
+		atMost(t, "requests for "+path, len(r.Requests("GET", path)), 1)
+	}
 }
 
 func (c captured) power(t *testing.T, r *rig) {

@@ -7,6 +7,7 @@ const (
 	Settings = "/redfish/v1/Systems/1/Settings"
 	Reset    = "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset"
 	NICs     = "/redfish/v1/Systems/1/EthernetInterfaces"
+	Bios     = "/redfish/v1/Systems/1/Bios"
 	Storage  = "/redfish/v1/Systems/1/Storage/1"
 	Chassis  = "/redfish/v1/Chassis/1"
 	Manager  = "/redfish/v1/Managers/1"
@@ -16,10 +17,12 @@ const (
 	Eject    = "/redfish/v1/Managers/1/VirtualMedia/1/Actions/VirtualMedia.EjectMedia"
 	Sessions = "/redfish/v1/SessionService/Sessions"
 	Adapters = "/redfish/v1/Chassis/1/NetworkAdapters"
+
+	SecureBoot = "/redfish/v1/Systems/1/SecureBoot"
 )
 
 // Machine puts the documents of one healthy machine without a vendor's quirks: 2 processors of 32 cores, 256 GiB, two
-// disks, two network ports and a virtual CD drive. It is on.
+// disks, two network ports, a TPM and a virtual CD drive. It is on, by UEFI without Secure Boot.
 func (s *Server) Machine() {
 	s.Put("/redfish", Doc{"v1": "/redfish/v1/"})
 	s.Put(Root, Doc{
@@ -57,6 +60,8 @@ func system(id string) Doc {
 		"Status":           Doc{"State": "Enabled", "Health": "OK"},
 		"ProcessorSummary": Doc{"Count": 2, "CoreCount": 64, "LogicalProcessorCount": 128, "Model": "Plain CPU"},
 		"MemorySummary":    Doc{"TotalSystemMemoryGiB": 256},
+		"TrustedModules":   []any{Doc{"InterfaceType": "TPM2_0", "FirmwareVersion": "7.2.2.0", "Status": Doc{"State": "Enabled"}}},
+		"SecureBoot":       Link(at + "/SecureBoot"), "Bios": Link(at + "/Bios"),
 		"Boot": Doc{
 			"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None", "BootSourceOverrideMode": "UEFI",
 			"BootSourceOverrideEnabled@Redfish.AllowableValues": []any{"Disabled", "Once", "Continuous"},
@@ -80,11 +85,16 @@ func (s *Server) hardware() {
 	const processors, memory, storages = System + "/Processors", System + "/Memory", System + "/Storage"
 	s.Collection(processors, processors+"/1", processors+"/2")
 	s.Collection(memory, memory+"/1", memory+"/2")
+	s.Put(SecureBoot, Doc{"Id": "SecureBoot", "Name": "Secure Boot", "SecureBootEnable": true, "SecureBootCurrentBoot": "Disabled"})
+	s.Put(Bios, Doc{"Id": "Bios", "Name": "BIOS", "Attributes": Doc{"BootMode": "Uefi", "OneTimeBootMode": "Disabled"}})
 	s.Collection(storages, Storage)
 	s.Put(Storage, Doc{"Id": "1", "Name": "Storage", "Drives": []any{Link(Storage + "/Drives/1"), Link(Storage + "/Drives/2")}})
 	s.Collection(NICs, NICs+"/1", NICs+"/2")
 	for _, n := range []string{"1", "2"} {
-		s.Put(processors+"/"+n, Doc{"Id": n, "Name": "CPU " + n, "ProcessorType": "CPU", "TotalCores": 32, "TotalThreads": 64})
+		s.Put(processors+"/"+n, Doc{
+			"Id": n, "Name": "CPU " + n, "ProcessorType": "CPU", "TotalCores": 32, "TotalThreads": 64, "Model": "Plain CPU",
+			"ProcessorArchitecture": "x86", "InstructionSet": "x86-64",
+		})
 		s.Put(memory+"/"+n, Doc{"Id": n, "Name": "DIMM " + n, "CapacityMiB": 131072, "MemoryDeviceType": "DDR5"})
 		s.Put(Storage+"/Drives/"+n, Doc{
 			"Id": n, "Name": "Disk " + n, "Model": "D200", "SerialNumber": "DISK-" + n, "CapacityBytes": 480103981056,
@@ -97,7 +107,7 @@ func (s *Server) hardware() {
 
 // nic is a network port's document.
 func nic(id, mac string) Doc {
-	return Doc{"Id": id, "Name": "NIC " + id, "MACAddress": mac, "LinkStatus": "LinkUp", "InterfaceEnabled": true}
+	return Doc{"Id": id, "Name": "NIC " + id, "MACAddress": mac, "LinkStatus": "LinkUp", "SpeedMbps": 25000, "InterfaceEnabled": true}
 }
 
 // drive is an empty virtual drive's document.

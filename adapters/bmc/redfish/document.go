@@ -108,6 +108,15 @@ func (d document) label(path ...string) string {
 	return strings.TrimSpace(string(out[:min(len(out), 200)]))
 }
 
+// known is a label that was given by somebody: not what firmware writes where nobody did.
+func (d document) known(path ...string) string {
+	s := d.label(path...)
+	if placeholders[strings.ToLower(s)] {
+		return ""
+	}
+	return s
+}
+
 // texts takes a list of strings, or one alone.
 func (d document) texts(path ...string) []string {
 	switch v := d.at(path...).(type) {

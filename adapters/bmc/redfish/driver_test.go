@@ -380,7 +380,7 @@ func TestInventory(t *testing.T) {
 	want := bmc.Inventory{
 		Hardware: node.Hardware{
 			Manufacturer: "Plain", Product: "P100", Serial: "SN-1", UUID: "7d3c4e56-0000-4a6b-8c00-0000000000a1",
-			Cores: 64, MemoryBytes: 256 << 30,
+			Cores: 64, MemoryBytes: 256 << 30, Firmware: &node.Firmware{Version: "1.0", BootMode: node.BootUEFI},
 			Disks: []node.Disk{{Model: "D200", Serial: "D-1", Bytes: 480103981056}},
 			NICs:  []node.NIC{{MAC: "b8:3f:d2:00:00:01", Name: "1"}},
 		},
