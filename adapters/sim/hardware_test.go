@@ -3,6 +3,9 @@ package sim_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/better-compute/metal/adapters/bmc"
 	"github.com/better-compute/metal/adapters/sim"
 	"github.com/better-compute/metal/adapters/sim/bmcsim"
 	"github.com/better-compute/metal/domain/node"
@@ -59,4 +62,54 @@ func TestAnOddMachine(t *testing.T) {
 	if err != nil || h.NUMA[0].Cores != 4 || h.NUMA[1].Cores != 3 || h.NUMA[0].MemoryBytes+h.NUMA[1].MemoryBytes != m.Spec().MemoryBytes {
 		t.Errorf("%+v, %v", h.NUMA, err)
 	}
+}
+
+// toldAlike checks that the controller tells what the machine itself does, as far as its kind tells at all.
+func (d driven) toldAlike(t *testing.T, h node.Hardware) {
+	t.Helper()
+	kind := d.Spec().Personality
+	cpu := node.CPU{Model: "Simulated CPU", Architecture: "x86_64", Sockets: 2, Threads: d.Spec().Cores}
+	if h.CPU == nil || *h.CPU != cpu {
+		t.Errorf("%+v; want %+v", h.CPU, cpu)
+	}
+	if h.Firmware == nil || h.Firmware.BootMode != node.BootUEFI || h.Firmware.SecureBoot == nil || *h.Firmware.SecureBoot || h.Firmware.Version == "" {
+		t.Errorf("%+v", h.Firmware)
+	}
+	if (h.TPM == nil) != (kind == bmcsim.Supermicro) || h.TPM != nil && h.TPM.Version != "2.0" {
+		t.Errorf("%+v", h.TPM)
+	}
+	for i, n := range h.NICs {
+		want := map[bmcsim.Name]node.LinkState{bmcsim.HPE: "", bmcsim.Supermicro: node.LinkDown, bmcsim.AMI: node.LinkDown}
+		if link, other := want[kind]; other && (n.Link != link || n.SpeedMbps != 0) {
+			t.Errorf("%+v; want %q", n, link)
+		} else if inside := d.Spec().NICs[i]; !other && (n.Link != inside.Link || n.SpeedMbps != inside.SpeedMbps) {
+			t.Errorf("%+v; inside it is %+v", n, inside)
+		}
+	}
+	if kind == bmcsim.AMI || kind == bmcsim.Supermicro {
+		return
+	}
+	for i, disk := range h.Disks {
+		if diff := cmp.Diff(d.Spec().Disks[i].Info.Told(), disk, cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Path" }, cmp.Ignore())); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// How a controller says that the machine boots follows what it was told; what it does not know, it leaves open.
+func TestTheBootModeFromOutside(t *testing.T) {
+	eachDriven(t, func(t *testing.T, d driven) {
+		d.SetBoot(bmcsim.Boot{Enabled: "Disabled", Target: "None", Mode: "Legacy"})
+		found, err := d.bmc.(bmc.Inspector).Inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := node.BootBIOS
+		if d.Spec().Personality == bmcsim.AMI {
+			want = "" // its settings do not tell
+		}
+		if f := found.Hardware.Firmware; f == nil || f.BootMode != want || want == node.BootBIOS && f.SecureBoot != nil {
+			t.Errorf("%+v; want %q", f, want)
+		}
+	})
 }

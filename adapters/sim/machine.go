@@ -127,13 +127,13 @@ func (m *Machine) Facts() bmcsim.Facts {
 	s := m.spec
 	f := bmcsim.Facts{
 		Serial: s.Serial, UUID: s.UUID, Tag: "SIM-1U", Host: m.host, Username: s.Username, Password: s.Password,
-		Cores: s.Cores, MemoryBytes: s.MemoryBytes,
+		Cores: s.Cores, MemoryBytes: s.MemoryBytes, TPM: "TPM2_0",
 	}
 	if s.Personality == bmcsim.Dell { // the board's serial number; what the machine itself calls its own is the service tag
 		f.Serial, f.Tag = "CNSIM00"+s.Serial, s.Serial
 	}
 	for _, n := range s.NICs {
-		f.NICs = append(f.NICs, bmcsim.NIC{Name: n.Name, MAC: n.MAC})
+		f.NICs = append(f.NICs, bmcsim.NIC{Name: n.Name, MAC: n.MAC, SpeedMbps: n.SpeedMbps})
 	}
 	for _, d := range s.Disks {
 		f.Disks = append(f.Disks, bmcsim.Disk{

@@ -93,6 +93,7 @@ func TestTheDriverInspects(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		}
+		d.toldAlike(t, h)
 		readings, err := d.bmc.(bmc.Sensor).Sensors(t.Context())
 		if err != nil || len(readings) < 2 {
 			t.Errorf("sensors %v %v", readings, err)

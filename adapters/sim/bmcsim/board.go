@@ -37,12 +37,16 @@ type Facts struct {
 	Password          string
 	Cores             int
 	MemoryBytes       int64
+	TPM               string // its InterfaceType, such as TPM2_0; empty: there is none
 	NICs              []NIC
 	Disks             []Disk
 }
 
-// NIC is one network port.
-type NIC struct{ Name, MAC string }
+// NIC is one network port. It is connected.
+type NIC struct {
+	Name, MAC string
+	SpeedMbps int
+}
 
 // Disk is one drive, as the controller sees it.
 type Disk struct {

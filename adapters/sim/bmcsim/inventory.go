@@ -9,6 +9,7 @@ import (
 // addInventory adds processors, memory, drives and network ports, as completely as this controller tells them.
 func (s *Service) addInventory() {
 	s.addProcessors()
+	s.addFirmware()
 	s.addStorage()
 	s.addChassis()
 	if s.p.ethernet {
@@ -19,14 +20,31 @@ func (s *Service) addInventory() {
 	}
 }
 
+// processorModel is what every processor is.
+const processorModel = "Simulated CPU"
+
+// sockets is how many processors there are: no more than cores.
+func (s *Service) sockets() int { return max(1, min(2, s.facts.Cores)) }
+
+// processorSummary is of the system. Some controllers pad the model.
+func (s *Service) processorSummary() doc {
+	return doc{
+		"Count": s.sockets(), "CoreCount": s.facts.Cores, "LogicalProcessorCount": s.facts.Cores, "Model": processorModel + "    ",
+		"Status": doc{"Health": "OK"},
+	}
+}
+
 func (s *Service) addProcessors() {
 	var cpus []string
-	for i := range 2 {
-		at := fmt.Sprintf("%s/Processors/CPU%d", s.base, i+1)
+	left := s.facts.Cores
+	for i := s.sockets(); i > 0; i-- {
+		cores := left / i
+		left -= cores
+		at := fmt.Sprintf("%s/Processors/CPU%d", s.base, s.sockets()-i+1)
 		cpus = append(cpus, at)
 		s.fixed(at, doc{
-			"@odata.type": "#Processor.v1_13_0.Processor", "Id": fmt.Sprintf("CPU%d", i+1), "Name": "Processor", "ProcessorType": "CPU",
-			"Model": "Simulated CPU", "TotalCores": s.facts.Cores / 2, "TotalThreads": s.facts.Cores,
+			"@odata.type": "#Processor.v1_13_0.Processor", "Id": at[strings.LastIndex(at, "/")+1:], "Name": "Processor", "ProcessorType": "CPU",
+			"Model": processorModel, "ProcessorArchitecture": "x86", "InstructionSet": "x86-64", "TotalCores": cores, "TotalThreads": cores,
 			"Status": doc{"State": "Enabled", "Health": "OK"},
 		})
 	}
@@ -39,12 +57,41 @@ func (s *Service) addProcessors() {
 	s.collection(s.base+"/Memory", "Memory", at)
 }
 
-// storageLink is written in lower case by who writes ids with a slash: clients have to follow it as it is.
-func (s *Service) storageLink() doc {
+// lowerLink is written in lower case by who writes ids with a slash: clients have to follow it as it is.
+func (s *Service) lowerLink(path string) doc {
 	if s.p.slash {
-		return doc{"@odata.id": strings.ToLower(s.base) + "/storage/"}
+		path = strings.ToLower(path)
 	}
-	return s.link(s.base + "/Storage")
+	return s.link(path)
+}
+
+// addFirmware adds what tells how the machine boots: what its controller was told last.
+func (s *Service) addFirmware() {
+	secure, bios := s.base+"/SecureBoot", s.base+"/Bios"
+	s.fixed(secure, doc{
+		"@odata.type": "#SecureBoot.v1_1_0.SecureBoot", "Id": "SecureBoot", "Name": "UEFI Secure Boot", "SecureBootEnable": false,
+		"SecureBootCurrentBoot": "Disabled", "SecureBootMode": "UserMode",
+	})
+	s.add(bios, &resource{doc: func(state State) doc {
+		attributes := doc{"QuietBoot": "Enabled"}
+		if m := s.p.bootModes; m != nil {
+			attributes[m.setting] = m.uefi
+			if state.Boot.Mode == "Legacy" {
+				attributes[m.setting] = m.legacy
+			}
+		}
+		return doc{
+			"@odata.id": s.id(bios), "@odata.type": "#Bios.v1_2_0.Bios", "Id": "Bios", "Name": "BIOS", "Attributes": attributes,
+		}
+	}})
+}
+
+// trustedModule is the TPM, or that there is none.
+func (s *Service) trustedModule() doc {
+	if s.facts.TPM == "" {
+		return doc{"InterfaceType": nil, "FirmwareVersion": nil, "Status": doc{"State": "Absent"}}
+	}
+	return doc{"InterfaceType": s.facts.TPM, "FirmwareVersion": "7.2.3.1", "Status": doc{"State": "Enabled", "Health": "OK"}}
 }
 
 func (s *Service) addStorage() {
@@ -118,11 +165,15 @@ func (s *Service) addEthernet() {
 		paths = append(paths, at)
 		d := doc{
 			"@odata.type": "#EthernetInterface.v1_6_0.EthernetInterface", "Id": n.Name, "Name": n.Name, "MACAddress": s.mac(n.MAC),
-			"PermanentMACAddress": s.mac(n.MAC), "InterfaceEnabled": true, "LinkStatus": "LinkUp",
-			"Status": doc{"State": "Enabled", "Health": "OK"},
+			"PermanentMACAddress": s.mac(n.MAC), "InterfaceEnabled": true, "Status": doc{"State": "Enabled", "Health": "OK"},
 		}
-		if s.p.name == Dell || s.p.name == HPE {
-			d["LinkStatus"], d["InterfaceEnabled"] = nil, nil
+		switch s.p.links {
+		case linksOfInterfaces:
+			d["LinkStatus"], d["SpeedMbps"] = "LinkUp", n.SpeedMbps
+		case linksDown:
+			d["LinkStatus"], d["SpeedMbps"] = "LinkDown", 0
+		default:
+			d["LinkStatus"], d["SpeedMbps"], d["InterfaceEnabled"] = nil, nil, nil
 		}
 		s.fixed(at, d)
 	}
@@ -146,10 +197,14 @@ func (s *Service) addAdapters() {
 			"Ethernet":       doc{"MACAddress": s.mac(n.MAC), "PermanentMACAddress": s.mac(n.MAC), "MTUSize": 1500},
 			"Links":          doc{"PhysicalPortAssignment": s.link(port)},
 		})
-		s.fixed(port, doc{
+		d := doc{
 			"@odata.type": "#Port.v1_3_0.Port", "Id": n.Name, "Name": n.Name, "PortProtocol": "Ethernet", "LinkStatus": "LinkDown",
 			"Ethernet": doc{"AssociatedMACAddresses": []string{s.mac(n.MAC)}},
-		})
+		}
+		if s.p.links == linksOfPorts {
+			d["LinkStatus"], d["CurrentSpeedGbps"] = "LinkUp", float64(n.SpeedMbps)/1000
+		}
+		s.fixed(port, d)
 	}
 	s.collection(at+"/NetworkDeviceFunctions", "NetworkDeviceFunction", functions...)
 	s.collection(at+"/Ports", "Port", ports...)

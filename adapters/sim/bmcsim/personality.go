@@ -66,8 +66,11 @@ type personality struct {
 	ethernet, adapters      bool // where NICs are listed
 	hostNIC                 string
 	driveFacts              driveFacts
-	sensors                 bool // Sensors collection instead of Thermal and Power
-	baseboard               bool // a second system without Boot and Reset
+	links                   linkFacts
+	bootModes               *bootModes // what the firmware's settings call them; nil: they do not tell
+	noModules               bool       // TrustedModules is not there
+	sensors                 bool       // Sensors collection instead of Thermal and Power
+	baseboard               bool       // a second system without Boot and Reset
 	jobs                    bool
 	maxSessions, lockout    int
 	sessionFull             bool // the session's Location is an absolute URL
@@ -82,6 +85,19 @@ const (
 	drivesNull
 )
 
+// linkFacts is where a controller tells that a network port is connected.
+type linkFacts int
+
+const (
+	linksOfInterfaces linkFacts = iota
+	linksOfPorts
+	linksUnknown
+	linksDown // all of them, whatever is plugged in
+)
+
+// bootModes are the words of one maker's firmware for how it boots.
+type bootModes struct{ setting, uefi, legacy string }
+
 var allResets = []ResetType{On, ForceOff, GracefulShutdown, GracefulRestart, ForceRestart, PowerCycle, PushPowerButton, Nmi}
 
 var personalities = []personality{
@@ -92,6 +108,7 @@ var personalities = []personality{
 		targets: []string{"None", "Pxe", "Cd", "Usb", "Hdd", "BiosSetup", "UefiHttp"}, modes: []string{"Legacy", "UEFI"},
 		mediaAtSystem: true, slots: []slot{{"CD1", []string{"CD", "DVD"}}, {"Floppy1", []string{"Floppy", "USBStick"}}},
 		ethernet: true, maxSessions: 16, lockout: 5, sensors: true, upperMAC: true,
+		bootModes: &bootModes{"BootMode", "UEFI", "Legacy"},
 	},
 	{
 		name: Dell, vendor: "Dell", oem: "Dell", product: "Integrated Dell Remote Access Controller", manufacturer: "Dell Inc.",
@@ -100,7 +117,8 @@ var personalities = []personality{
 		tag: etagBare, health: "OK", resets: allResets, alreadyCode: 409, alreadyOn: "PSU501", alreadyOff: "PSU502",
 		targets: []string{"None", "Pxe", "Floppy", "Cd", "Hdd", "BiosSetup", "Utilities", "UefiTarget", "SDCard", "UefiHttp"},
 		modes:   []string{"Legacy", "UEFI"}, slots: []slot{{"CD", []string{"CD", "DVD"}}, {"RemovableDisk", []string{"USBStick"}}},
-		ethernet: true, adapters: true, jobs: true, maxSessions: 8, lockout: 3,
+		ethernet: true, adapters: true, jobs: true, maxSessions: 8, lockout: 3, links: linksOfPorts,
+		bootModes: &bootModes{"BootMode", "Uefi", "Bios"},
 	},
 	{
 		name: HPE, vendor: "HPE", oem: "Hpe", product: "ProLiant DL360 Gen10", manufacturer: "HPE", model: "ProLiant DL360 Gen10",
@@ -111,7 +129,8 @@ var personalities = []personality{
 		targets: []string{"None", "Cd", "Hdd", "Usb", "Utilities", "Diags", "BiosSetup", "Pxe", "UefiShell", "UefiHttp", "UefiTarget"},
 		modes:   []string{"Legacy", "UEFI"}, postBusy: true,
 		slots:    []slot{{"2", []string{"CD", "DVD"}}, {"1", []string{"Floppy", "USBStick"}}},
-		ethernet: true, maxSessions: 12, lockout: 5, sessionFull: true,
+		ethernet: true, maxSessions: 12, lockout: 5, sessionFull: true, links: linksUnknown,
+		bootModes: &bootModes{"BootMode", "Uefi", "LegacyBios"},
 	},
 	{
 		name: Supermicro, oem: "Supermicro", manufacturer: "Supermicro", model: "SYS-120U-TNR", manager: "ASPEED",
@@ -122,6 +141,7 @@ var personalities = []personality{
 		modes: []string{"Legacy", "UEFI"}, fullBoot: true,
 		slots:       []slot{{"VirtualMedia1", []string{"CD", "DVD", "Floppy", "USBStick"}}, {"VirtualMedia2", []string{"CD", "DVD"}}},
 		mediaStrict: true, noEject: true, ethernet: true, hostNIC: "ToManager", driveFacts: drivesNoKind, maxSessions: 16, lockout: 3,
+		links: linksDown, bootModes: &bootModes{"BootModeSelect_00A1", "UEFI", "LEGACY"}, noModules: true,
 	},
 	{
 		name: AMI, oem: "Ami", vendor: "AMI", product: "AMI Redfish Server", manufacturer: "NVIDIA", model: "DGX",
@@ -132,6 +152,7 @@ var personalities = []personality{
 			"UefiBootNext"},
 		modes: []string{"UEFI"}, settings: "SD", slots: []slot{{"CD1", []string{"CD", "DVD"}}, {"HD1", []string{"USBStick"}}},
 		adapters: true, driveFacts: drivesNull, sensors: true, baseboard: true, maxSessions: 16, lockout: 5,
+		links: linksDown,
 	},
 }
 

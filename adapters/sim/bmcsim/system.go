@@ -37,9 +37,9 @@ func (s *Service) systemDoc(state State) doc {
 		"SystemType": "Physical", "Manufacturer": p.manufacturer, "Model": p.model, "SerialNumber": f.Serial, "UUID": f.UUID,
 		"SKU": f.Tag, "BiosVersion": p.bios, "PowerState": power(state), "Boot": s.bootDoc(state.Boot),
 		"Status":           doc{"State": statusState(state), "Health": p.health, "HealthRollup": p.health},
-		"ProcessorSummary": doc{"Count": 2, "CoreCount": f.Cores, "Model": "Simulated CPU", "Status": doc{"Health": "OK"}},
+		"ProcessorSummary": s.processorSummary(),
 		"MemorySummary":    doc{"TotalSystemMemoryGiB": float64(f.MemoryBytes) / (1 << 30), "Status": doc{"Health": "OK"}},
-		"Processors":       s.link(s.base + "/Processors"), "Memory": s.link(s.base + "/Memory"), "Storage": s.storageLink(),
+		"Processors":       s.link(s.base + "/Processors"), "Memory": s.link(s.base + "/Memory"), "Storage": s.lowerLink(s.base + "/Storage"),
 		"Links":   doc{"ManagedBy": s.links(s.mgr), "Chassis": s.links(s.chas)},
 		"Actions": doc{"#ComputerSystem.Reset": s.resetAction()},
 	}
@@ -52,8 +52,9 @@ func (s *Service) systemDoc(state State) doc {
 	if p.settings != "" {
 		d["@Redfish.Settings"] = doc{"@odata.type": "#Settings.v1_2_2.Settings", "SettingsObject": s.link(s.base + "/" + p.settings)}
 	}
-	if p.slash {
-		d["Bios"] = doc{"@odata.id": strings.ToLower(s.base) + "/bios/"}
+	d["SecureBoot"], d["Bios"] = s.link(s.base+"/SecureBoot"), s.lowerLink(s.base+"/Bios")
+	if !p.noModules {
+		d["TrustedModules"] = []doc{s.trustedModule()}
 	}
 	return d
 }
