@@ -100,8 +100,8 @@ test-machine-full: test-machine lab-assets-full ## and every kind of firmware, k
 	$(ON_MACHINES) -timeout 60m -v -run '$(FULL)' ./test/machine
 
 .PHONY: vet
-vet: ## go vet
-	$(GO) vet ./...
+vet: ## go vet, also of the tests that need QEMU or namespaces
+	$(GO) vet -tags qemu,netns ./...
 
 .PHONY: fmt
 fmt: ## format all Go files
@@ -113,7 +113,7 @@ fmt-check: ## fail where a Go file is not formatted
 	if [ -n "$$wrong" ]; then echo "not formatted (make fmt):"; echo "$$wrong"; exit 1; fi
 
 .PHONY: lint
-lint: $(LINT) ## golangci-lint with .golangci.yml
+lint: $(LINT) ## golangci-lint with .golangci.yml, which names the build tags
 	$(LINT) run --allow-parallel-runners ./...
 
 .PHONY: golden

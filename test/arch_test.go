@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/build/constraint"
 	"go/parser"
 	"go/token"
 	"io"
@@ -11,8 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goccy/go-yaml"
 )
 
 // root is the top of the module, from this package's folder.
@@ -111,6 +115,41 @@ func eachFile(t *testing.T, visit func(file string, source []byte)) (seen int) {
 		t.Fatal(err)
 	}
 	return seen
+}
+
+// TestTheLintersSeeEveryFile: what is behind a build tag that they are not told of, they never read.
+func TestTheLintersSeeEveryFile(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var linters struct {
+		Run struct {
+			BuildTags []string `yaml:"build-tags"`
+		}
+	}
+	if err := yaml.Unmarshal(raw, &linters); err != nil {
+		t.Fatal(err)
+	}
+	tagged := 0
+	eachFile(t, func(file string, source []byte) {
+		for line := range strings.Lines(string(source)) {
+			rule, err := constraint.Parse(strings.TrimSpace(line))
+			if err != nil {
+				continue // no constraint
+			}
+			tagged++
+			seen := func(linux bool) bool {
+				return rule.Eval(func(tag string) bool { return tag == "linux" && linux || slices.Contains(linters.Run.BuildTags, tag) })
+			}
+			if !seen(true) && !seen(false) {
+				t.Errorf("%s needs %s, which .golangci.yml does not set in run.build-tags", file, rule)
+			}
+		}
+	})
+	if tagged < 5 {
+		t.Errorf("only %d constraints were found", tagged)
+	}
 }
 
 // TestPlantedImports shows that each direction and each fence notices what it is there for.
