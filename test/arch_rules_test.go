@@ -46,6 +46,9 @@ var directions = []direction{
 	{"adapters/agentapi", []string{"domain", "commands", "projections", "processmanagers", "schema", "adapters/pki"}},
 	{"adapters/agent", []string{"domain", "adapters/agentapi/protocol", "adapters/bmc", "adapters/disk", "adapters/netboot", "adapters/statefile"}},
 	{"adapters/netboot", []string{"domain", "adapters/statefile"}},
+	// A config drive and a medium to boot from are the same kind of filesystem.
+	{"adapters/disk", []string{"domain", "adapters/iso9660"}},
+	{"adapters/bootimage", []string{"domain", "adapters/iso9660"}},
 	{"adapters/sim", []string{"domain", "adapters/agent", "adapters/agentapi/protocol", "adapters/bmc", "adapters/disk", "adapters/netboot"}},
 	{"adapters/*", []string{"domain", "commands", "projections", "processmanagers", "schema"}},
 	{"cmd/metalctl", []string{"domain", "schema", "adapters/httpapi/client", "adapters/httpapi/contract"}},

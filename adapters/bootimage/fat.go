@@ -3,6 +3,7 @@ package bootimage
 import (
 	"encoding/binary"
 
+	"github.com/better-compute/metal/adapters/iso9660"
 	"github.com/better-compute/metal/domain/fault"
 )
 
@@ -20,7 +21,7 @@ const (
 	clusterFolder  = 2 // of \EFI
 	clusterBoot    = 3 // of \EFI\BOOT
 	clusterFile    = 4
-	clusterLeast   = isoBlock // bytes
+	clusterLeast   = iso9660.Block // bytes
 	clusterLargest = 32 << 10
 )
 
@@ -43,7 +44,7 @@ func newFAT(name string, bytes int) (fatImage, error) {
 	clusters := max(clusterFile-2+needed, fatFewest)
 	each := (2*(clusters+2) + fatSector - 1) / fatSector // sectors of a table
 	reserved := 1
-	for (reserved+2*each+fatRoot*fatEntry/fatSector)%(isoBlock/fatSector) != 0 {
+	for (reserved+2*each+fatRoot*fatEntry/fatSector)%(iso9660.Block/fatSector) != 0 {
 		reserved++ // clusters begin with a block of the medium
 	}
 	rootAt := (reserved + 2*each) * fatSector

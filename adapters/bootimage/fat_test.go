@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/better-compute/metal/adapters/iso9660"
 	"github.com/better-compute/metal/domain/fault"
 )
 
@@ -19,8 +20,8 @@ func TestEveryFileHasAFilesystemOfTheRightKind(t *testing.T) {
 			cluster, tables := int(f.head[13])*fatSector, 2*int(le.Uint16(f.head[22:]))
 			dataAt := (int(le.Uint16(f.head[14:]))+tables)*fatSector + fatRoot*fatEntry
 			clusters := (f.size - dataAt) / cluster
-			if clusters < 4085 || clusters > 65524 || dataAt+2*cluster != len(f.head) || len(f.head)+bytes > f.size || f.size%isoBlock != 0 ||
-				tables*fatSector/4 < clusters+2 || len(f.head)%isoBlock != 0 {
+			if clusters < 4085 || clusters > 65524 || dataAt+2*cluster != len(f.head) || len(f.head)+bytes > f.size || f.size%iso9660.Block != 0 ||
+				tables*fatSector/4 < clusters+2 || len(f.head)%iso9660.Block != 0 {
 				t.Errorf("%d bytes: %d clusters of %d, from %d on; %d in all", bytes, clusters, cluster, dataAt, f.size)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/better-compute/metal/adapters/iso9660"
 	"github.com/better-compute/metal/domain/fault"
 )
 
@@ -37,14 +38,27 @@ type Config struct {
 
 // drive makes the filesystem.
 func (c *Config) drive() ([]byte, error) {
-	if c.Kind == KindIgnition {
-		return isoImage("ignition", map[string][]byte{"config.ign": c.UserData})
+	type file struct {
+		name string
+		data []byte
 	}
 	meta := fmt.Sprintf("instance-id: %q\n", c.Instance)
 	if c.Hostname != "" {
 		meta += fmt.Sprintf("local-hostname: %q\n", c.Hostname)
 	}
-	return isoImage("cidata", map[string][]byte{"user-data": c.UserData, "meta-data": []byte(meta)})
+	label, files := "cidata", []file{{"user-data", c.UserData}, {"meta-data", []byte(meta)}}
+	if c.Kind == KindIgnition {
+		label, files = "ignition", []file{{"config.ign", c.UserData}}
+	}
+	volume := iso9660.Volume{Label: label}
+	var content []byte
+	for _, f := range files {
+		volume.Files = append(volume.Files, iso9660.File{Name: f.name, Size: len(f.data)})
+		content = append(content, f.data...)
+		content = append(content, make([]byte, -len(f.data)&(iso9660.Block-1))...)
+	}
+	head, err := volume.Head()
+	return append(head, content...), err
 }
 
 // writeConfig puts the drive in its place, and a partition over it into the table that is about to be written.
@@ -80,7 +94,7 @@ func ReadConfigDrive(d Device) (map[string][]byte, error) {
 	if size < 2*head+configReserve {
 		return nil, fault.New(fault.NotFound, "the disk is too small for a config drive")
 	}
-	label, files, err := isoRead(io.NewSectionReader(d, configOffset(size), configBytes), configBytes)
+	label, files, err := iso9660.Read(io.NewSectionReader(d, configOffset(size), configBytes), configBytes)
 	if err != nil || (!strings.EqualFold(label, "cidata") && label != "ignition") {
 		return nil, fault.New(fault.NotFound, "the disk has no config drive")
 	}
