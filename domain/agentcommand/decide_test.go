@@ -3,6 +3,7 @@ package agentcommand_test
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -219,6 +220,23 @@ func TestKindsAreJoinedOnce(t *testing.T) {
 }
 
 // Two sets of facts never give the same bytes to sign.
+// What may be done by two agents at the same time is told by name: a new operation changes something until it is said to read.
+func TestWhatReads(t *testing.T) {
+	var reads []string
+	for _, o := range agentcommand.Operations {
+		if o.Reads() {
+			reads = append(reads, o.Concern+"."+o.Name)
+		}
+	}
+	want := []string{"bmc.identify", "power.get", "boot.get", "management.getSensors", "inspect.outOfBand"}
+	if !slices.Equal(want, reads) {
+		t.Errorf("%v; want %v", reads, want)
+	}
+	if (agentcommand.Operation{Concern: "bios", Name: "get"}).Reads() {
+		t.Error("what is not known reads")
+	}
+}
+
 func TestSigningInputBindsEveryField(t *testing.T) {
 	base := func() []byte {
 		return agentcommand.SigningInput(facts().AgentCommand, "a", facts().Node, 1, "b", []byte("p"), []byte("r"), noon)

@@ -134,6 +134,13 @@ var Operations = []Operation{
 	{"management", "getSensors"}, {"virtual-media", "insert"}, {"virtual-media", "eject"}, {"inspect", "outOfBand"},
 }
 
+// Reads reports whether the operation changes nothing at the controller or the machine: two agents may do it at the same time.
+func (o Operation) Reads() bool { return slices.Contains(readings, o) }
+
+var readings = []Operation{
+	{"bmc", "identify"}, {"power", "get"}, {"boot", "get"}, {"management", "getSensors"}, {"inspect", "outOfBand"},
+}
+
 // BootEntry tells the site agent what a machine boots when it boots from the network. It replaces the machine's earlier
 // entry, and dies at ExpiresAt.
 type BootEntry struct {

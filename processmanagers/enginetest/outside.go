@@ -62,7 +62,7 @@ func (w *World) carryOut(c agentcommand.State, a Answer) { w.must(CarryOut(w.Out
 
 // CarryOut has an agent take an agent command and give its answer.
 func CarryOut(service *commands.Service, agents *Agents, c agentcommand.State, a Answer) error {
-	who, boot := id.Of[id.Agent](uuid.NewSHA1(uuid.Nil, []byte("site agent"))), "site-boot"
+	who, boot := agents.SiteAgent, "site-boot"
 	own := c.Role != agentcommand.RoleSite
 	if own {
 		session, err := agents.OfNode(context.Background(), c.Node)
@@ -107,8 +107,9 @@ func settle(ctx context.Context, service *commands.Service, c agentcommand.State
 
 // Agents is which agents there are.
 type Agents struct {
-	Site    bool // an agent of the site is connected
-	Revoked int
+	Site      bool // an agent of the site is connected
+	SiteAgent id.Agent
+	Revoked   int
 
 	log      event.Store
 	now      func() time.Time
@@ -119,7 +120,8 @@ type Agents struct {
 
 // NewAgents makes a site with an agent, and machines without.
 func NewAgents(log event.Store, now func() time.Time) *Agents {
-	return &Agents{Site: true, log: log, now: now, sessions: map[id.Node]steps.Session{}, gone: map[id.Node]time.Time{}}
+	one := id.Of[id.Agent](uuid.NewSHA1(uuid.Nil, []byte("site agent")))
+	return &Agents{Site: true, SiteAgent: one, log: log, now: now, sessions: map[id.Node]steps.Session{}, gone: map[id.Node]time.Time{}}
 }
 
 // Open says that a machine's agent runs in another boot or role.
@@ -164,8 +166,13 @@ func (a *Agents) OfNode(_ context.Context, n id.Node) (steps.Session, error) {
 	return s, nil
 }
 
-// SiteConnected implements steps.Agents.
-func (a *Agents) SiteConnected(context.Context, id.Site) (bool, error) { return a.Site, nil }
+// SiteAgents implements steps.Agents.
+func (a *Agents) SiteAgents(context.Context, id.Site) ([]id.Agent, error) {
+	if a.Site {
+		return []id.Agent{a.SiteAgent}, nil
+	}
+	return nil, nil
+}
 
 // SiteBoots implements steps.Agents.
 func (a *Agents) SiteBoots(context.Context, id.Site) (bool, error) { return a.Site, nil }

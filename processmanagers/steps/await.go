@@ -42,12 +42,15 @@ func (c *Context) AwaitCommand(ctx context.Context, o Order) (Awaited, error) {
 
 // await gives the settled, succeeded agent command.
 func (c *Context) await(ctx context.Context, o Order) (agentcommand.State, error) {
-	s, err := c.askHolder(ctx, o)
+	s, err := c.askAgain(ctx, o)
 	switch {
 	case err != nil:
 		return agentcommand.State{}, err
 	case !s.Status.Settled():
 		if err := c.gone(ctx, s); err != nil {
+			return agentcommand.State{}, err
+		}
+		if err := c.left(ctx, s); err != nil {
 			return agentcommand.State{}, err
 		}
 		return agentcommand.State{}, NotReady(CommandPause)
@@ -100,8 +103,8 @@ func (c *Context) reachable(ctx context.Context, o Order) error {
 	case o.Kind.Boots():
 		return c.boots(ctx)
 	}
-	connected, err := c.Ports.Agents.SiteConnected(ctx, c.Node.Site)
-	if err == nil && !connected {
+	there, err := c.Ports.Agents.SiteAgents(ctx, c.Node.Site)
+	if err == nil && len(there) == 0 {
 		return NotReady(0)
 	}
 	return err

@@ -10,15 +10,15 @@ import (
 	"github.com/better-compute/metal/domain/workflow"
 )
 
-// MostAgain is how often something about network boot is asked of another agent before the step fails.
+// MostAgain is how often something is asked of another agent of the site before the step fails.
 const MostAgain = 8
 
-// askHolder is ask for what the agent with the boot lease alone carries out: one that lost the lease with the order in hand does
-// it no more, and the agent that has the lease since is asked under a name of its own.
-func (c *Context) askHolder(ctx context.Context, o Order) (agentcommand.State, error) {
+// askAgain is ask, of another agent under a name of its own where the one before was lost with the order in hand: it has lost the
+// boot lease, without which it does not do this any more, or is not heard of.
+func (c *Context) askAgain(ctx context.Context, o Order) (agentcommand.State, error) {
 	s, err := c.ask(ctx, o)
 	name := o.Name
-	for n := 1; n <= MostAgain && err == nil && LostLease(s); n++ {
+	for n := 1; n <= MostAgain && err == nil && (LostLease(s) || lostAgent(s)); n++ {
 		o.Name = strings.TrimPrefix(name+again(n), ":")
 		s, err = c.ask(ctx, o)
 	}

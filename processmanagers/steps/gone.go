@@ -73,8 +73,8 @@ func (c *Context) lookAtPower(ctx context.Context) (node.Power, error) {
 }
 
 func (c *Context) askPower(ctx context.Context, key string) (agentcommand.State, error) {
-	up, err := c.Ports.Agents.SiteConnected(ctx, c.Node.Site)
-	if err != nil || !up {
+	there, err := c.Ports.Agents.SiteAgents(ctx, c.Node.Site)
+	if err != nil || len(there) == 0 {
 		return agentcommand.State{}, err
 	}
 	r, err := c.requested(key, Order{

@@ -115,8 +115,8 @@ type Images interface {
 type Agents interface {
 	// OfNode is the newest session of the node's agent; a zero one where none ever was.
 	OfNode(ctx context.Context, n id.Node) (Session, error)
-	// SiteConnected reports whether an agent of the site was heard of lately.
-	SiteConnected(ctx context.Context, s id.Site) (bool, error)
+	// SiteAgents lists the agents of the site that were heard of lately.
+	SiteAgents(ctx context.Context, s id.Site) ([]id.Agent, error)
 	// SiteBoots reports whether an agent of the site serves network boot now.
 	SiteBoots(ctx context.Context, s id.Site) (bool, error)
 	// Down says that a machine is about to be taken down: that boot of its agent does not count as connected, unless it is

@@ -41,7 +41,9 @@ type world struct {
 	config  steps.Config
 	session steps.Session
 	siteUp  bool
-	noPorts bool
+	// siteAgent is the one that takes the orders of the site, and is heard of.
+	siteAgent id.Agent
+	noPorts   bool
 
 	// answer carries an order out; empty: it goes on.
 	answer func(agentcommand.State) (agentcommand.Status, any)
@@ -66,7 +68,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		t: t, now: start, siteUp: true, commands: map[string]*agentcommand.State{}, secrets: map[string]string{}, until: map[string]time.Time{},
+		t: t, now: start, siteUp: true, siteAgent: id.Of[id.Agent](uuid.UUID{15: 8}), commands: map[string]*agentcommand.State{}, secrets: map[string]string{}, until: map[string]time.Time{},
 		images: map[string]steps.Image{},
 		config: steps.Config{
 			GatewayURL: "https://gw.example:8443", CASHA256: strings.Repeat("ca", 32), Kernel: "vmlinuz", Initrd: "initrd.img",
@@ -242,6 +244,9 @@ func (w *world) settle() {
 			continue
 		}
 		s.Status, s.BootID = status, w.session.BootID
+		if s.Role == agentcommand.RoleSite && id.IsZero(s.Agent) {
+			s.Agent = w.siteAgent
+		}
 		if result != nil {
 			s.Result = raw(result)
 		}
@@ -369,8 +374,13 @@ func (w *world) Resolve(_ context.Context, _ id.Tenant, ref string) (steps.Image
 // OfNode implements steps.Agents.
 func (w *world) OfNode(context.Context, id.Node) (steps.Session, error) { return w.session, nil }
 
-// SiteConnected implements steps.Agents.
-func (w *world) SiteConnected(context.Context, id.Site) (bool, error) { return w.siteUp, nil }
+// SiteAgents implements steps.Agents.
+func (w *world) SiteAgents(context.Context, id.Site) ([]id.Agent, error) {
+	if !w.siteUp {
+		return nil, nil
+	}
+	return []id.Agent{w.siteAgent}, nil
+}
 
 // SiteBoots implements steps.Agents.
 func (w *world) SiteBoots(context.Context, id.Site) (bool, error) { return w.siteUp, nil }

@@ -99,10 +99,10 @@ func (s stepAgents) OfNode(ctx context.Context, n id.Node) (steps.Session, error
 	return session, nil
 }
 
-// SiteConnected implements steps.Agents.
-func (s stepAgents) SiteConnected(ctx context.Context, at id.Site) (bool, error) {
-	connected, err := agents.SiteAgents(ctx, s.db, at)
-	return len(connected) > 0, postgres.Fault(err)
+// SiteAgents implements steps.Agents.
+func (s stepAgents) SiteAgents(ctx context.Context, at id.Site) ([]id.Agent, error) {
+	there, err := agents.SiteAgents(ctx, s.db, at)
+	return there, postgres.Fault(err)
 }
 
 // SiteBoots implements steps.Agents.

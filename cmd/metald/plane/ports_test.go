@@ -42,7 +42,7 @@ func TestADatabaseThatDiesFailsNoStep(t *testing.T) {
 	if _, err := s.OfNode(t.Context(), n); fault.CodeOf(err) != fault.Unavailable {
 		t.Errorf("the agent of a node: %v", err)
 	}
-	if _, err := s.SiteConnected(t.Context(), id.Of[id.Site](uuid.UUID{15: 2})); fault.CodeOf(err) != fault.Unavailable {
+	if _, err := s.SiteAgents(t.Context(), id.Of[id.Site](uuid.UUID{15: 2})); fault.CodeOf(err) != fault.Unavailable {
 		t.Errorf("the agents of a site: %v", err)
 	}
 }
