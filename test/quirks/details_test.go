@@ -120,6 +120,15 @@ func TestFirmware(t *testing.T) {
 			}
 			s.Edit(System, Doc{"ProcessorSummary": Doc{"LogicalProcessorCount": Gone}})
 		}, func(w *told) { w.CPU.Threads, w.CPU.Architecture = 0, "" }},
+		"R99_more_threads_than_there_are": {func(s *Server) {
+			for _, n := range []string{"1", "2"} {
+				s.Edit(System+"/Processors/"+n, Doc{"TotalThreads": "4e18", "TotalCores": 32})
+			}
+		}, func(w *told) { w.CPU.Threads = 1<<31 - 1 }},
+		"R99_threads_are_no_number": {func(s *Server) {
+			s.Edit(System+"/Processors/1", Doc{"TotalThreads": "NaN"})
+			s.Edit(System+"/Processors/2", Doc{"TotalThreads": "Inf"})
+		}, func(*told) {}},
 		"R86_arm": {func(s *Server) { s.Edit(System+"/Processors/1", Doc{"InstructionSet": "ARM-A64"}) }, func(w *told) { w.CPU.Architecture = "aarch64" }},
 	} {
 		row(t, name, func(t *testing.T) {
@@ -199,15 +208,16 @@ func TestLinks(t *testing.T) {
 		change func(s *Server)
 		want   func(n *node.NIC)
 	}{
-		"R92_up":            {interfaces(Doc{}), func(*node.NIC) {}},
-		"R92_down":          {interfaces(Doc{"LinkStatus": "LinkDown"}), func(n *node.NIC) { n.Link, n.SpeedMbps = node.LinkDown, 0 }},
-		"R92_no_link":       {interfaces(Doc{"LinkStatus": "NoLink"}), func(n *node.NIC) { n.Link, n.SpeedMbps = node.LinkDown, 0 }},
-		"R92_null":          {interfaces(quiet), func(n *node.NIC) { n.Link, n.SpeedMbps = "", 0 }},
-		"R92_absent":        {interfaces(Doc{"LinkStatus": Gone}), func(n *node.NIC) { n.Link, n.SpeedMbps = "", 0 }},
-		"R92_odd":           {interfaces(Doc{"LinkStatus": "Training"}), func(n *node.NIC) { n.Link, n.SpeedMbps = "", 0 }},
-		"R99_speed_as_text": {interfaces(Doc{"SpeedMbps": "25000"}), func(*node.NIC) {}},
-		"R99_speed_is_null": {interfaces(Doc{"SpeedMbps": nil}), func(n *node.NIC) { n.SpeedMbps = 0 }},
-		"R99_no_such_speed": {interfaces(Doc{"SpeedMbps": -1}), func(n *node.NIC) { n.SpeedMbps = 0 }},
+		"R92_up":                 {interfaces(Doc{}), func(*node.NIC) {}},
+		"R92_down":               {interfaces(Doc{"LinkStatus": "LinkDown"}), func(n *node.NIC) { n.Link, n.SpeedMbps = node.LinkDown, 0 }},
+		"R92_no_link":            {interfaces(Doc{"LinkStatus": "NoLink"}), func(n *node.NIC) { n.Link, n.SpeedMbps = node.LinkDown, 0 }},
+		"R92_null":               {interfaces(quiet), func(n *node.NIC) { n.Link, n.SpeedMbps = "", 0 }},
+		"R92_absent":             {interfaces(Doc{"LinkStatus": Gone}), func(n *node.NIC) { n.Link, n.SpeedMbps = "", 0 }},
+		"R92_odd":                {interfaces(Doc{"LinkStatus": "Training"}), func(n *node.NIC) { n.Link, n.SpeedMbps = "", 0 }},
+		"R99_speed_as_text":      {interfaces(Doc{"SpeedMbps": "25000"}), func(*node.NIC) {}},
+		"R99_speed_is_null":      {interfaces(Doc{"SpeedMbps": nil}), func(n *node.NIC) { n.SpeedMbps = 0 }},
+		"R99_speed_is_no_number": {interfaces(Doc{"SpeedMbps": "NaN", "CurrentSpeedGbps": "NaN"}), func(n *node.NIC) { n.SpeedMbps = 0 }},
+		"R99_no_such_speed":      {interfaces(Doc{"SpeedMbps": -1}), func(n *node.NIC) { n.SpeedMbps = 0 }},
 		"R92_the_port_knows": {adapter(quiet, map[string]Doc{
 			"Ports": {"LinkStatus": "LinkUp", "CurrentSpeedGbps": 25, "Ethernet": Doc{"AssociatedMACAddresses": []any{own}}}}), func(*node.NIC) {}},
 		"R92_the_old_port_knows": {adapter(quiet, map[string]Doc{

@@ -3,6 +3,7 @@ package redfish
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -136,10 +137,10 @@ func (d document) texts(path ...string) []string {
 	return nil
 }
 
-// number tells null from zero.
+// number tells null from zero. Words that stand for none, such as NaN, are null.
 func (d document) number(path ...string) (float64, bool) {
 	f, err := strconv.ParseFloat(d.text(path...), 64)
-	return f, err == nil
+	return f, err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
 }
 
 // whole is a number that fits an int64, zero otherwise.

@@ -157,8 +157,10 @@ func wired(d document) (w port) {
 	if w.Link != node.LinkUp {
 		return w
 	}
-	gbps, _ := d.number("CurrentSpeedGbps")
-	w.SpeedMbps = bounded(cmp.Or(d.whole("SpeedMbps"), d.whole("CurrentLinkSpeedMbps"), int64(max(0, min(gbps, 1<<20))*1000)))
+	w.SpeedMbps = bounded(cmp.Or(d.whole("SpeedMbps"), d.whole("CurrentLinkSpeedMbps")))
+	if gbps, _ := d.number("CurrentSpeedGbps"); w.SpeedMbps == 0 && gbps > 0 && gbps < 1<<20 {
+		w.SpeedMbps = int(gbps * 1000)
+	}
 	w.LLDP = neighbor(d.object("Ethernet", "LLDPReceive"))
 	return w
 }

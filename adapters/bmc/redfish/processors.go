@@ -26,7 +26,7 @@ type tally struct {
 func (c *tally) add(d document, name string) {
 	_, told := d.number(name)
 	c.missed = c.missed || !told
-	c.sum += d.whole(name)
+	c.sum = min(c.sum+d.whole(name), 1<<31) // no sum of nonsense overflows
 }
 
 // architectures are the instruction sets under the names that kernels give them.
