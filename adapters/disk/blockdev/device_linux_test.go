@@ -103,6 +103,36 @@ func TestADiskThatIsNotThere(t *testing.T) {
 	}
 }
 
+// The kernel calls a disk removable whose bay can be opened while the machine runs. It is the machine's, and full of data.
+func TestADiskInABayIsTheMachines(t *testing.T) {
+	root := fstest.MapFS{}
+	put := func(name, text string) { root[name] = &fstest.MapFile{Data: []byte(text)} }
+	disk := func(name, place, kind string) {
+		root["sys/block/"+name] = &fstest.MapFile{Data: []byte("../devices/" + place + "/block/" + name), Mode: os.ModeSymlink}
+		put("sys/devices/"+place+"/block/"+name+"/removable", "1\n")
+		put("sys/devices/"+place+"/block/"+name+"/device/type", kind)
+	}
+	disk("sda", "pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0", "0\n")
+	disk("sdb", "pci0000:00/0000:04:00.0/host1/port-1:0/end_device-1:0/target1:0:0/1:0:0:0", "0\n")
+	disk("sdc", "pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/host2/target2:0:0/2:0:0:0", "0\n")
+	disk("sdd", "pci0000:00/0000:05:00.0/host3/target3:0:0/3:0:0:0", "0\n")
+	disk("nvme0n1", "pci0000:00/0000:07:00.0/nvme/nvme0", "")
+	disk("sr0", "pci0000:00/0000:00:1f.2/ata2/host4/target4:0:0/4:0:0:0", "5\n")
+	disks, err := blockdev.Scan(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, i := range disks {
+		got[i.Path] = i.Reported() == ""
+	}
+	if diff := cmp.Diff(map[string]bool{
+		"/dev/sda": true, "/dev/sdb": true, "/dev/nvme0n1": true, "/dev/sdc": false, "/dev/sdd": false, "/dev/sr0": false,
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // What has the name of a disk and not its size is another one: it is neither read nor written.
 func TestAnotherDiskOfTheSameName(t *testing.T) {
 	d := file(t, 64<<10)

@@ -49,10 +49,23 @@ func (s sysfs) info(name, at string) disk.Info {
 		},
 		Rotational: s.text(at+"/queue/rotational") == "1",
 		ReadOnly:   s.text(at+"/ro") == "1",
-		Removable:  s.text(at+"/removable") == "1" || transport == "usb",
+		Removable:  s.removable(name, at, transport),
 		Remote:     remote,
 		Transport:  transport,
 	}
+}
+
+// removable tells whether a device is none of the machine's disks, or has no fixed medium. The kernel sets the flag for disks in
+// bays too that can be opened while the machine runs: a disk on SATA, SAS or NVMe is the machine's all the same.
+func (s sysfs) removable(name, at, transport string) bool {
+	const optical = "5" // as SCSI numbers the types of devices
+	switch {
+	case transport == "usb", strings.HasPrefix(name, "sr"), s.text(at+"/device/type") == optical:
+		return true
+	case transport == "sata", transport == "sas", transport == "nvme":
+		return false
+	}
+	return s.text(at+"/removable") == "1"
 }
 
 // sysfs is what the kernel tells in files.
