@@ -259,6 +259,28 @@ func TestWhatAWipeProves(t *testing.T) {
 	}
 }
 
+// Disks of one name may be several: each of them has to be proven, whatever became of another.
+func TestDisksOfOneNameAreProvenOneByOne(t *testing.T) {
+	twin, good, bad := disk(1), node.WipedDisk{Disk: disk(1), Method: node.WipeQuick, ReadBack: true}, node.WipedDisk{Disk: disk(1)}
+	for name, test := range map[string]struct {
+		wiped []node.WipedDisk
+		left  int
+	}{
+		"both":               {[]node.WipedDisk{good, good}, 0},
+		"the second is not":  {[]node.WipedDisk{good, bad}, 2},
+		"the first is not":   {[]node.WipedDisk{bad, good}, 2},
+		"one is not there":   {[]node.WipedDisk{good}, 1},
+		"one more than told": {[]node.WipedDisk{good, good, good}, 0},
+		"none":               {nil, 2},
+	} {
+		s := node.State{Wipe: &node.Wipe{Signed: true, Disks: test.wiped}}
+		s.Hardware.InBand = &node.Hardware{Disks: []node.Disk{twin, twin}}
+		if left, complete := s.Unproven(); !complete || len(left) != test.left || s.WipeVerified() != (test.left == 0) {
+			t.Errorf("%s: %v, %t", name, left, complete)
+		}
+	}
+}
+
 func TestIllegalTellsWhatIsLegal(t *testing.T) {
 	_, err := node.Decide(play(t, toReady()...), node.Undeploy{})
 	var f *fault.Error

@@ -168,17 +168,20 @@ type WipedDisk struct {
 }
 
 // Unproven lists the disks of the latest in-band inventory that the newest wipe does not prove empty; complete is false
-// where there is no signed wipe or no in-band inventory to compare with.
+// where there is no signed wipe or no in-band inventory to compare with. Disks of one name, which are one disk on two
+// controllers or several that were named badly, are proven where each of them is: one of them says nothing of another.
 func (s State) Unproven() (disks []Disk, complete bool) {
 	if s.Hardware.InBand == nil || s.Wipe == nil || !s.Wipe.Signed {
 		return nil, false
 	}
-	proven := map[string]bool{}
+	proven, failed := map[string]int{}, map[string]bool{}
 	for _, d := range s.Wipe.Disks {
-		proven[d.Disk.Key()] = d.ReadBack && d.Method != WipeNone
+		if proven[d.Disk.Key()]++; !d.ReadBack || d.Method == WipeNone {
+			failed[d.Disk.Key()] = true
+		}
 	}
 	for _, d := range s.Hardware.InBand.Disks {
-		if !proven[d.Key()] {
+		if proven[d.Key()]--; failed[d.Key()] || proven[d.Key()] < 0 {
 			disks = append(disks, d)
 		}
 	}
