@@ -352,3 +352,23 @@ func TestWhatIsNoStub(t *testing.T) {
 		}
 	}
 }
+
+// A disk that no driver shows is not in the inventory, so nothing misses it in a wipe.
+func TestTheRamdiskHasDriversForServersDisks(t *testing.T) {
+	has := map[string]bool{}
+	for _, name := range bootimage.Modules() {
+		if has[name] {
+			t.Errorf("%s is named twice", name)
+		}
+		has[name] = true
+	}
+	for name, what := range map[string]string{
+		"vmd": "NVMe behind a processor's own controller", "nvme": "NVMe", "ahci": "SATA", "mpt3sas": "SAS of 6 and 12 Gbit/s",
+		"mpi3mr": "SAS of 24 Gbit/s", "megaraid_sas": "MegaRAID", "smartpqi": "Smart Array", "hpsa": "older Smart Array",
+		"aacraid": "Adaptec", "pm80xx": "Adaptec's plain controllers", "arcmsr": "Areca", "virtio_blk": "virtual disks",
+	} {
+		if !has[name] {
+			t.Errorf("without %s nobody sees the disks of %s", name, what)
+		}
+	}
+}
