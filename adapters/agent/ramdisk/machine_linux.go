@@ -60,8 +60,11 @@ func (m *machine) devices(ctx context.Context) ([]*blockdev.Device, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.settled {
-		if err := settle(ctx, func() ([]disk.Info, error) { return blockdev.Scan(m.root) }); err != nil {
+		if err := settle(ctx, m.look); err != nil {
 			return nil, err
+		}
+		for _, place := range blockdev.Driverless(m.root) {
+			m.log.Warn("a controller of disks has no driver in this ramdisk: nobody sees its disks", "pci", place)
 		}
 		m.settled = true
 	}
@@ -89,27 +92,43 @@ func (m *machine) devices(ctx context.Context) ([]*blockdev.Device, error) {
 	return slices.Clone(now), nil
 }
 
+// look tells of the disks that are there, and of the controllers that may bring others.
+func (m *machine) look() (there []disk.Info, starting []string, err error) {
+	starting = blockdev.Starting(m.root) // before: who is done meanwhile has shown its disks, or is about to
+	there, err = blockdev.Scan(m.root)
+	return there, starting, err
+}
+
 // Disks are found one after the other, also by controllers that take their time. A list that some are missing from would be
 // taken for the whole.
 const (
-	settleQuiet = 2 * time.Second
-	settleMost  = time.Minute
-	settleLook  = 100 * time.Millisecond
+	settleQuiet    = 2 * time.Second
+	settleMost     = time.Minute
+	settleStarting = 3 * time.Minute // a controller may take two for its start
+	settleLook     = 100 * time.Millisecond
 )
 
-// settle waits until the disks have stayed the same for a while. Where they never do, nobody knows which there are.
-func settle(ctx context.Context, look func() ([]disk.Info, error)) error {
+// settle waits until the disks have stayed the same for a while, and no controller is starting. Where they never do, nobody
+// knows which there are.
+func settle(ctx context.Context, look func() (there []disk.Info, starting []string, err error)) error {
 	began, since := time.Now(), time.Now()
-	seen, err := look()
-	for err == nil && time.Since(since) < settleQuiet {
-		if time.Since(began) >= settleMost {
+	up := began // since when no controller is starting
+	seen, starting, err := look()
+	for err == nil && (len(starting) > 0 || time.Since(since) < settleQuiet) {
+		if len(starting) > 0 {
+			up, since = time.Now(), time.Now()
+		}
+		switch {
+		case time.Since(up) >= settleMost:
 			return fault.New(fault.DriverError, "disks still came and went after %v", settleMost)
+		case len(starting) > 0 && time.Since(began) >= settleStarting:
+			return fault.New(fault.DriverError, "controllers of disks are not up after %v", settleStarting).WithDetail("controllers", starting)
 		}
 		if !pause(ctx, settleLook) {
 			return ctx.Err()
 		}
 		var now []disk.Info
-		if now, err = look(); !slices.Equal(now, seen) {
+		if now, starting, err = look(); !slices.Equal(now, seen) {
 			seen, since = now, time.Now()
 		}
 	}
