@@ -36,7 +36,7 @@ func TestTheDisksSettle(t *testing.T) {
 		}, 0, time.Second, fault.CodeOf(broken)},
 		{"a slow controller", func(d time.Duration) ([]disk.Info, error) {
 			return make([]disk.Info, d/(50*time.Second)), nil
-		}, 100 * time.Second, 102*time.Second - settleLook, ""},
+		}, 101 * time.Second, 103*time.Second - settleLook, ""},
 		{"a controller that does not come up", func(time.Duration) ([]disk.Info, error) {
 			return make([]disk.Info, disks), nil
 		}, time.Hour, 3 * time.Minute, fault.DriverError},
