@@ -44,7 +44,7 @@ func burnOne(ctx context.Context, d Device, with agentcommand.Burnin, seed uint6
 	if with.Bytes > 0 {
 		b.size = min(b.size, with.Bytes)
 	}
-	if _, reason := prepare(ctx, d); reason != "" {
+	if reason := prepare(ctx, d); reason != "" {
 		b.failed("%s", reason)
 		return b.part
 	}

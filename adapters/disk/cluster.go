@@ -25,6 +25,10 @@ var sharedMagics = []struct {
 }{
 	{"VMFS", 1 << 20, []byte{0x0d, 0xd0, 0x01, 0xc0}}, // volume
 	{"VMFS", 2 << 20, []byte{0x5e, 0xf1, 0xab, 0x2f}}, // filesystem
+	{"OCFS2", 1 << 10, []byte("OCFSV2")},              // the third of its blocks, of any of four sizes
+	{"OCFS2", 2 << 10, []byte("OCFSV2")},
+	{"OCFS2", 4 << 10, []byte("OCFSV2")},
+	{"OCFS2", 8 << 10, []byte("OCFSV2")},
 	{"GFS2", 64 << 10, []byte{0x01, 0x16, 0x19, 0x70, 0, 0, 0, 1}},
 }
 

@@ -2,8 +2,10 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"strings"
 )
 
@@ -58,18 +60,86 @@ func gptAt(d Device, header, block, size int64) (out []partition) {
 }
 
 func mbrOf(d Device, size int64) (out []partition) {
-	table := make([]byte, sector)
-	if _, err := d.ReadAt(table, 0); err != nil || !bytes.Equal(table[510:], []byte{0x55, 0xaa}) {
-		return nil
-	}
-	for e := range 4 {
-		entry := table[446+16*e:][:16]
-		first, count := int64(binary.LittleEndian.Uint32(entry[8:]))*sector, int64(binary.LittleEndian.Uint32(entry[12:]))*sector
-		if entry[4] != 0 && first > 0 && count > 0 && first < size {
-			out = append(out, partition{first, count, strings.ToUpper(hex.EncodeToString(entry[4:5]))})
+	entries, ok := mbrAt(d, 0)
+	for _, e := range entries {
+		if ok && e.first > 0 && e.first*sector < size {
+			out = append(out, partition{e.first * sector, e.count * sector, e.kind})
 		}
 	}
 	return out
+}
+
+// mbrEntry is one entry of a table in an MBR, or of one like it in an extended partition; in sectors.
+type mbrEntry struct {
+	first, count int64
+	kind         string // two hex digits
+}
+
+func mbrAt(d Device, at int64) (out []mbrEntry, ok bool) {
+	table := make([]byte, sector)
+	if _, err := d.ReadAt(table, at); err != nil || !bytes.Equal(table[510:], []byte{0x55, 0xaa}) {
+		return nil, false
+	}
+	for e := range 4 {
+		entry := table[446+16*e:][:16]
+		first, count := int64(binary.LittleEndian.Uint32(entry[8:])), int64(binary.LittleEndian.Uint32(entry[12:]))
+		if entry[4] != 0 && count > 0 {
+			out = append(out, mbrEntry{first, count, strings.ToUpper(hex.EncodeToString(entry[4:5]))})
+		}
+	}
+	return out, true
+}
+
+// extended are the types of partitions that hold a chain of tables, each with one partition and where the next table is.
+var extended = map[string]bool{"05": true, "0F": true, "85": true}
+
+// logicalOf follows such a chain. Tables are where its tables are, each of which tells where the next one is.
+func logicalOf(d Device, begin, block, size int64) (out []partition, tables []span) {
+	seen := map[int64]bool{}
+	for at := begin; at > 0 && at < size && !seen[at] && len(seen) < maxEntries; {
+		seen[at] = true
+		entries, ok := mbrAt(d, at)
+		if !ok {
+			return out, tables
+		}
+		tables = append(tables, span{at, block})
+		next := int64(0)
+		for _, e := range entries {
+			if extended[e.kind] {
+				next = begin + e.first*block
+			} else if e.first > 0 {
+				out = append(out, partition{at + e.first*block, e.count * block, e.kind})
+			}
+		}
+		at = next
+	}
+	return out, tables
+}
+
+// everyPartition lists what any table on the disk tells of, for sectors of both sizes: one that an older table has is still full
+// of its data. It is for who empties them: it does not matter if there are too many.
+func everyPartition(d Device) (out []partition, tables []span) {
+	size := d.Info().Bytes
+	const whole = "EE" // the one with which a GPT has its disk look full
+	for _, block := range []int64{sector, 4096} {
+		out = append(append(out, gptAt(d, block, block, size)...), gptAt(d, size-block, block, size)...)
+		entries, _ := mbrAt(d, 0)
+		for _, e := range entries {
+			begin := e.first * block
+			switch {
+			case e.kind == whole || begin <= 0 || begin >= size:
+			case extended[e.kind]:
+				more, chain := logicalOf(d, begin, block, size)
+				out, tables = append(out, more...), append(tables, chain...)
+			default:
+				out = append(out, partition{begin, e.count * block, e.kind})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b partition) int {
+		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.length, b.length))
+	})
+	return slices.CompactFunc(out, func(a, b partition) bool { return a.offset == b.offset && a.length == b.length }), tables
 }
 
 // guid writes a GUID as people do; its first three fields are stored the other way round.

@@ -30,24 +30,23 @@ func (i Info) unfit() string {
 	return ""
 }
 
-// prepare brings a disk to where it can be written, and says why it must not be. It reads the partition table on the way.
-func prepare(ctx context.Context, d Device) (partitions []partition, reason string) {
+// prepare brings a disk to where it can be written, and says why it must not be.
+func prepare(ctx context.Context, d Device) (reason string) {
 	if reason = d.Info().unfit(); reason != "" {
-		return nil, reason
+		return reason
 	}
 	if r, ok := d.(resumer); ok {
 		if err := r.Resume(ctx); err != nil {
-			return nil, err.Error()
+			return err.Error()
 		}
 	}
-	partitions = partitionsOf(d)
-	switch name, err := sharedBy(d, partitions); {
+	switch name, err := sharedBy(d, partitionsOf(d)); {
 	case err != nil:
-		return nil, err.Error()
+		return err.Error()
 	case name != "":
-		return nil, "it holds " + name + ", a filesystem that other machines may share: it was not touched"
+		return "it holds " + name + ", a filesystem that other machines may share: it was not touched"
 	}
-	return partitions, ""
+	return ""
 }
 
 // turns keep those apart that work on disks of one name: they may be several ways to one disk, as with a SAS disk on two

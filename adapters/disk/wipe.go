@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -43,14 +44,11 @@ func wipeOne(ctx context.Context, d Device, method node.WipeMethod, seed uint64,
 	if out.Reason = info.Reported(); out.Reason != "" {
 		return out
 	}
-	partitions, reason := prepare(ctx, d)
-	if reason != "" {
-		out.Reason = reason
+	if out.Reason = prepare(ctx, d); out.Reason != "" {
 		return out
 	}
 	w := wiping{
-		device: d, size: info.Bytes, progress: progress,
-		sampled: samples(info.Bytes, seed), seed: seed, partitions: partitions,
+		device: d, size: info.Bytes, progress: progress, sampled: samples(info.Bytes, seed), seed: seed, traces: tracesOf(d),
 	}
 	if err := w.run(ctx, method); err != nil {
 		out.Reason = err.Error()
@@ -67,12 +65,12 @@ func wipeOne(ctx context.Context, d Device, method node.WipeMethod, seed uint64,
 
 // wiping is one disk on its way.
 type wiping struct {
-	device     Device
-	size       int64
-	progress   Progress
-	seed       uint64
-	sampled    []span
-	partitions []partition
+	device   Device
+	size     int64
+	progress Progress
+	seed     uint64
+	sampled  []span
+	traces   [][]span // of what was on it; see tracesOf
 
 	emptied []span // what was written as zeroes, and is read back
 	buffer  []byte // of the latest read
@@ -99,25 +97,57 @@ func (w *wiping) run(ctx context.Context, method node.WipeMethod) error {
 	return fmt.Errorf("there is no wipe method %q", method)
 }
 
-// quick empties the marks, and gives all blocks back where the device then reads them as zeroes.
+// quick empties the marks, and gives all blocks back where the device then reads them as zeroes. The traces go first: what tells
+// of them may be among the blocks that are given back.
 func (w *wiping) quick(ctx context.Context) error {
-	if _, err := w.device.Discard(ctx, 0, w.size); err != nil && !errors.Is(err, ErrUnsupported) {
+	if err := w.zeroTraces(ctx); err != nil {
+		return err
+	}
+	w.progress(40, "")
+	_, err := w.device.Discard(ctx, 0, w.size)
+	switch {
+	case errors.Is(err, ErrUnsupported):
+		return w.zeroMarks(ctx)
+	case err != nil:
 		return fmt.Errorf("discard: %w", err)
 	}
-	w.progress(50, "")
+	w.progress(80, "")
+	return w.zeroAll(ctx)
+}
+
+// zeroAll writes zeroes over everything that a disk is recognised by. What the device said of erased and discarded blocks is not
+// relied upon.
+func (w *wiping) zeroAll(ctx context.Context) error {
+	if err := w.zeroTraces(ctx); err != nil {
+		return err
+	}
 	return w.zeroMarks(ctx)
 }
 
-// zeroMarks writes zeroes over everything that a disk is recognised by. What the device said of discarded blocks is not
-// relied upon.
+func (w *wiping) zeroTraces(ctx context.Context) error {
+	for _, level := range w.traces {
+		if err := w.zeroSpans(ctx, level); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (w *wiping) zeroMarks(ctx context.Context) error {
-	spans := append(marks(w.size), partitionMarks(w.size, w.partitions)...)
+	w.emptied = slices.Concat(append(slices.Clone(w.traces), marks(w.size))...)
+	return w.zeroSpans(ctx, marks(w.size))
+}
+
+// zeroSpans returns once they are empty for good.
+func (w *wiping) zeroSpans(ctx context.Context, spans []span) error {
 	for _, s := range spans {
 		if err := zero(ctx, w.device, s.offset, s.length, nil); err != nil {
 			return fmt.Errorf("write at %d: %w", s.offset, err)
 		}
 	}
-	w.emptied = append(w.emptied, spans...)
+	if len(spans) == 0 {
+		return nil
+	}
 	return w.sync(ctx)
 }
 
@@ -135,7 +165,7 @@ func (w *wiping) erase(ctx context.Context, by func(context.Context, Progress) e
 	if err := w.canariesGone(ctx); err != nil {
 		return err
 	}
-	return w.zeroMarks(ctx)
+	return w.zeroAll(ctx)
 }
 
 // overwrite writes zeroes over all of it.

@@ -1,0 +1,198 @@
+package disk_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/domain/node"
+)
+
+// traced is a disk with what people leave on theirs: three tables, of which each tells of partitions that the others do not,
+// and filesystems with superblocks all over. It gives where they are.
+func traced(t *testing.T, means disk.Means) (d *disk.Memory, places []int64) {
+	t.Helper()
+	const size, gib = 64 << 30, 1 << 30
+	d = newDisk(size, means)
+	le := binary.LittleEndian
+
+	table := func(at int64, entries ...[3]uint32) { // kind, first and count in sectors
+		p := make([]byte, 512)
+		for i, e := range entries {
+			p[446+16*i+4] = byte(e[0])
+			le.PutUint32(p[446+16*i+8:], e[1])
+			le.PutUint32(p[446+16*i+12:], e[2])
+		}
+		p[510], p[511] = 0x55, 0xaa
+		write(t, d, at, p)
+		places = append(places, at+510)
+	}
+	const sectors = gib / 512
+	table(0, [3]uint32{0x83, 1 * sectors, 8 * sectors}, [3]uint32{0x0f, 10 * sectors, 10 * sectors})
+	table(10*gib, [3]uint32{0x83, 2048, sectors}, [3]uint32{0x05, 2 * sectors, 2 * sectors})
+	table(12*gib, [3]uint32{0x83, 4096, sectors / 2}, [3]uint32{0x05, 3*sectors - 2048, 6 * sectors})
+	table(13*gib-2048*512, [3]uint32{0x83, 2048, 5 * sectors}, [3]uint32{0x05, 2 * sectors, 2 * sectors}) // it goes round
+	logical := []int64{10*gib + 2048*512, 12*gib + 4096*512}
+
+	backup := make([]byte, 33*512) // of a GPT of before, whose beginning was written over
+	copy(backup, linuxData)
+	le.PutUint64(backup[32:], 30*sectors)
+	le.PutUint64(backup[40:], 40*sectors-1)
+	h := backup[32*512:]
+	copy(h, "EFI PART")
+	le.PutUint64(h[72:], size/512-33)
+	le.PutUint32(h[80:], 128)
+	le.PutUint32(h[84:], 128)
+	write(t, d, size-33*512, backup)
+	old := int64(30 * gib)
+
+	magic := func(at int64, text string) {
+		write(t, d, at, []byte(text))
+		places = append(places, at)
+	}
+	for _, begin := range append(logical, old) {
+		magic(begin+1024, "super")
+		magic(begin+64<<10, "_BHRfS_M")
+		magic(begin+64<<20+64<<10, "_BHRfS_M")
+		magic(begin+1<<20+1024, "the first volume's")
+	}
+	magic(old+10*gib-512, "the end")
+
+	places = append(places, ext(t, d, 1*gib, 8*gib)...)
+	return d, append(places, xfs(t, d, 13*gib, 5*gib)...)
+}
+
+// ext puts the superblocks of an ext4 filesystem with blocks of 4 KiB on a disk.
+func ext(t *testing.T, d disk.Device, begin, bytes int64) (places []int64) {
+	t.Helper()
+	const block, each = 4096, 32768
+	le, b := binary.LittleEndian, make([]byte, 1024)
+	le.PutUint32(b[4:], uint32(bytes/block))
+	le.PutUint32(b[24:], 2)
+	le.PutUint32(b[32:], each)
+	le.PutUint16(b[56:], 0xef53)
+	le.PutUint32(b[100:], 1)
+	write(t, d, begin+1024, b)
+	places = append(places, begin+1024+56)
+	for _, group := range []int64{1, 3, 5, 7, 9, 25, 27, 49} {
+		write(t, d, begin+group*each*block, b)
+		places = append(places, begin+group*each*block+56)
+	}
+	return places
+}
+
+// xfs puts those of an XFS filesystem there.
+func xfs(t *testing.T, d disk.Device, begin, bytes int64) (places []int64) {
+	t.Helper()
+	const block, groups = 4096, 5
+	be, b := binary.BigEndian, make([]byte, 512)
+	copy(b, "XFSB")
+	each := bytes / block / groups
+	be.PutUint32(b[4:], block)
+	be.PutUint32(b[84:], uint32(each))
+	be.PutUint32(b[88:], groups)
+	for group := range int64(groups) {
+		write(t, d, begin+group*each*block, b)
+		places = append(places, begin+group*each*block)
+	}
+	return places
+}
+
+// left lists the places that something is still at.
+func left(t *testing.T, d disk.Device, places []int64) (out []int64) {
+	t.Helper()
+	for _, at := range places {
+		if !bytes.Equal(read(t, d, at, 2), []byte{0, 0}) {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+func TestAQuickWipeEmptiesEverySuperblock(t *testing.T) {
+	for name, means := range map[string]disk.Means{"writes alone": {}, "discards that do nothing": {Discard: true}} {
+		t.Run(name, func(t *testing.T) {
+			d, places := traced(t, means)
+			if len(left(t, d, places)) != len(places) {
+				t.Fatal("they are not there to begin with")
+			}
+			got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 1, quiet)
+			if err != nil || !got[0].ReadBack {
+				t.Fatal(got, err)
+			}
+			if still := left(t, d, places); still != nil {
+				t.Errorf("of %d something is at %d", len(places), still)
+			}
+		})
+	}
+}
+
+// XFS on a disk without a table.
+func TestAQuickWipeEmptiesAFilesystemOnTheWholeDisk(t *testing.T) {
+	for name, put := range map[string]func(*testing.T, disk.Device, int64, int64) []int64{"ext4": ext, "XFS": xfs} {
+		d := newDisk(16<<30, disk.Means{})
+		places := put(t, d, 0, 16<<30)
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 1, quiet)
+		if err != nil || !got[0].ReadBack || left(t, d, places) != nil {
+			t.Errorf("%s: %+v, %v, something is at %d", name, got, err, left(t, d, places))
+		}
+	}
+}
+
+// A wipe that is cut short, wherever that is, is begun anew, and misses nothing: what tells of the rest is emptied last.
+func TestAQuickWipeThatIsCutShort(t *testing.T) {
+	for cut, whole := 0, false; !whole; cut++ {
+		d, places := traced(t, disk.Means{})
+		writes := 0
+		d.SetFaults(disk.Faults{Write: func(int64, int64) error {
+			if writes++; writes > cut {
+				return errors.New("the power is gone")
+			}
+			return nil
+		}})
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 1, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole = got[0].ReadBack
+		d.SetFaults(disk.Faults{})
+		if got, err = disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 2, quiet); err != nil || !got[0].ReadBack {
+			t.Fatal(got, err)
+		}
+		if still := left(t, d, places); still != nil {
+			t.Fatalf("cut after %d writes: something is at %d", cut, still)
+		}
+	}
+}
+
+// What says that it is a superblock and makes no sense is no reason to fail, or to work for ever.
+func TestSuperblocksThatMakeNoSense(t *testing.T) {
+	for name, change := range map[string]func(ext, xfs []byte){
+		"nothing but ones": func(ext, xfs []byte) {
+			copy(ext, bytes.Repeat([]byte{0xff}, 56))
+			copy(xfs[4:], bytes.Repeat([]byte{0xff}, 100))
+		},
+		"nothing but zeroes": func(ext, xfs []byte) { clear(ext[:56]); clear(xfs[4:]) },
+		"no end of groups": func(ext, xfs []byte) {
+			binary.LittleEndian.PutUint32(ext[4:], 0xffffffff)
+			binary.LittleEndian.PutUint32(ext[24:], 0)
+			binary.LittleEndian.PutUint32(ext[32:], 8)
+			binary.BigEndian.PutUint32(xfs[84:], 1)
+			binary.BigEndian.PutUint32(xfs[88:], 0xffffffff)
+		},
+	} {
+		d := newDisk(64*mib, disk.Means{})
+		e, x := make([]byte, 1024), make([]byte, 512)
+		binary.LittleEndian.PutUint16(e[56:], 0xef53)
+		copy(x, "XFSB")
+		change(e, x)
+		write(t, d, 0, x)
+		write(t, d, 1024, e)
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 1, quiet)
+		if err != nil || !got[0].ReadBack || len(left(t, d, []int64{0, 1024 + 56})) != 0 {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
