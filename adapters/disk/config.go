@@ -74,18 +74,15 @@ func (w *writing) writeConfig(ctx context.Context) error {
 	if err := zero(ctx, w.device, at, w.size-at, nil); err != nil {
 		return w.failed(err, "write at %d", at)
 	}
-	if _, err := w.device.WriteAt(drive, at); err != nil {
-		return w.failed(err, "write at %d", at)
+	if err := w.place(drive, at); err != nil {
+		return err
 	}
-	if first, tail := withPartition(w.first, w.size, span{at, configBytes}); first != nil {
-		w.first = first
-		if len(tail) > 0 {
-			if _, err := w.device.WriteAt(tail, w.size-int64(len(tail))); err != nil {
-				return w.failed(err, "write at %d", w.size-int64(len(tail)))
-			}
-		}
+	first, tail := withPartition(w.first, w.size, span{at, configBytes})
+	if first == nil {
+		return nil
 	}
-	return nil
+	w.first = first
+	return w.place(tail, w.size-int64(len(tail)))
 }
 
 // ReadConfigDrive gives the files of a disk's config drive, by name. A disk without one is NOT_FOUND.

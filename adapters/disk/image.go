@@ -32,7 +32,8 @@ type Written struct {
 }
 
 // WriteImage streams an image to a device and verifies it. Nothing boots from the device before everything is proven: its
-// first MiB is written last. Where anything fails, the first and the last MiB are zeroed, so that neither the image nor what
+// last MiB, where the backup of a partition table is by which firmware mends one that is missing, is written then, and its first
+// one after it. Where anything fails, the first and the last MiB are zeroed, so that neither the image nor what
 // was there before boots. A disk that other machines may share is refused, and not touched.
 func WriteImage(ctx context.Context, d Device, source io.Reader, image Image, progress Progress) (Written, error) {
 	size := d.Info().Bytes
@@ -53,7 +54,7 @@ func WriteImage(ctx context.Context, d Device, source io.Reader, image Image, pr
 	return written, nil
 }
 
-// head is the part that is written last: what firmware and boot loaders look at first.
+// head is the part that is written last, at both ends: what firmware and boot loaders look at first.
 const head = 1 << 20
 
 // writing is one image on its way to a disk.
@@ -65,6 +66,7 @@ type writing struct {
 	digest   hash.Hash // of what is read
 
 	first []byte // the image's first MiB, kept back
+	last  []byte // the disk's last MiB, kept back too; nil: nothing of the image is there
 	sums  []sum  // of what was written, for the read-back
 }
 
@@ -183,11 +185,26 @@ func (w *writing) put(ctx context.Context, p []byte, at int64) error {
 		w.first = append([]byte(nil), p...)
 		return nil
 	}
-	if w.image.ReadBack {
-		w.sums = append(w.sums, sumsOf(p, at)...)
+	return w.place(p, at)
+}
+
+// place writes what is not to be kept back.
+func (w *writing) place(p []byte, at int64) error {
+	edge := w.size - head
+	if n := min(max(edge-at, 0), int64(len(p))); n > 0 {
+		if w.image.ReadBack {
+			w.sums = append(w.sums, sumsOf(p[:n], at)...)
+		}
+		if _, err := w.device.WriteAt(p[:n], at); err != nil {
+			return w.failed(err, "write at %d", at)
+		}
+		p, at = p[n:], at+n
 	}
-	if _, err := w.device.WriteAt(p, at); err != nil {
-		return w.failed(err, "write at %d", at)
+	if len(p) > 0 && w.last == nil {
+		w.last = make([]byte, head)
+	}
+	if len(p) > 0 {
+		copy(w.last[at-edge:], p)
 	}
 	return nil
 }
@@ -210,18 +227,31 @@ func (w *writing) finish(ctx context.Context, written int64) error {
 			return err
 		}
 	}
-	if err := w.device.Sync(ctx); err != nil {
-		return w.failed(err, "sync")
-	}
-	if err := w.readBack(ctx); err != nil {
+	if err := w.proveWritten(ctx); err != nil {
 		return err
 	}
-	if w.image.ReadBack {
-		w.sums = sumsOf(w.first, 0)
+	for _, kept := range []struct {
+		data []byte
+		at   int64
+	}{{w.last, w.size - head}, {w.first, 0}} {
+		if len(kept.data) == 0 {
+			continue
+		}
+		if w.sums = nil; w.image.ReadBack {
+			w.sums = sumsOf(kept.data, kept.at)
+		}
+		if _, err := w.device.WriteAt(kept.data, kept.at); err != nil {
+			return w.failed(err, "write at %d", kept.at)
+		}
+		if err := w.proveWritten(ctx); err != nil {
+			return err
+		}
 	}
-	if _, err := w.device.WriteAt(w.first, 0); err != nil {
-		return w.failed(err, "write at 0")
-	}
+	return nil
+}
+
+// proveWritten reads back what was written, once it is on the medium.
+func (w *writing) proveWritten(ctx context.Context) error {
 	if err := w.device.Sync(ctx); err != nil {
 		return w.failed(err, "sync")
 	}

@@ -215,6 +215,106 @@ func TestTheFirstBlockIsWrittenLast(t *testing.T) {
 	}
 }
 
+// The backup of a partition table is at the very end of a disk, and firmware mends a missing table by it: an image that reaches
+// there, and a table that is fitted to the disk, are not to be booted by it either before all is proven.
+func TestTheEndOfTheDiskIsWrittenOnceAllIsProven(t *testing.T) {
+	const size = 16 * mib
+	whole := garbage(size, 3)
+	table := gptImage(8*mib, linuxData)
+	for name, c := range map[string]struct {
+		raw    []byte
+		format string
+		config *disk.Config
+	}{
+		"an image as large as the disk": {whole, "raw", nil},
+		"packed":                        {whole, "raw.zst", nil},
+		"a table for a config drive":    {table, "raw", &disk.Config{UserData: []byte("x")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			served := packed(t, c.format, c.raw)
+			d := newDisk(size, disk.Means{})
+			image := imageOf(c.format, served)
+			image.Config = c.config
+			source := &ending{Reader: bytes.NewReader(served)}
+			last := false
+			d.SetFaults(disk.Faults{Write: func(at, n int64) error {
+				if at+n > size-mib && n < 4*mib { // not the zeroes of before
+					last = true
+				}
+				return nil
+			}})
+			source.atEnd = func() {
+				if at := size - int64(mib); !bytes.Equal(read(t, d, at, mib), make([]byte, mib)) {
+					t.Error("the end is written, and nothing is proven yet")
+				}
+			}
+			if _, err := disk.WriteImage(t.Context(), d, source, image, quiet); err != nil || !source.ended || !last {
+				t.Fatal(err, source.ended, last)
+			}
+			d.SetFaults(disk.Faults{})
+			if c.config == nil && !bytes.Equal(read(t, d, 0, size), c.raw) {
+				t.Error("the disk holds something else")
+			}
+		})
+	}
+}
+
+// ending tells when a source has ended: from then on the image can be proven.
+type ending struct {
+	io.Reader
+	atEnd func()
+	ended bool
+}
+
+func (e *ending) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p)
+	if err == io.EOF && !e.ended {
+		e.ended = true
+		e.atEnd()
+	}
+	return n, err
+}
+
+// What does not hold what was written is found, wherever it is: in the config drive and at the end of the disk too.
+func TestEverythingIsReadBack(t *testing.T) {
+	const size = 16 * mib
+	for name, c := range map[string]struct {
+		at  int64
+		raw []byte
+	}{
+		"the config drive": {size - 4*mib + 16*2048, gptImage(8*mib, linuxData)}, "the table's backup": {size - 512, gptImage(8*mib, linuxData)},
+		"the image's end": {size - 512, garbage(size, 3)}, "the image's beginning": {0, content()},
+	} {
+		d := &forgetful{Memory: newDisk(size, disk.Means{}), at: c.at}
+		image := imageOf("raw", c.raw)
+		if len(c.raw) < size {
+			image.Config = &disk.Config{UserData: []byte("x")}
+		}
+		_, err := disk.WriteImage(t.Context(), d, bytes.NewReader(c.raw), image, quiet)
+		if err == nil || !strings.Contains(err.Error(), "does not hold") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if bootable(t, d) {
+			t.Errorf("%s: something is left that may boot", name)
+		}
+	}
+}
+
+// forgetful is a disk that keeps nothing at one place but zeroes.
+type forgetful struct {
+	*disk.Memory
+	at int64
+}
+
+func (f *forgetful) WriteAt(p []byte, offset int64) (int, error) {
+	if f.at < offset || f.at >= offset+int64(len(p)) {
+		return f.Memory.WriteAt(p, offset)
+	}
+	p = bytes.Clone(p)
+	clear(p[f.at-offset:][:min(512, offset+int64(len(p))-f.at)])
+	return f.Memory.WriteAt(p, offset)
+}
+
 func newSigner(t *testing.T) (string, ed25519.PrivateKey) {
 	t.Helper()
 	public, key, err := ed25519.GenerateKey(crand.Reader)

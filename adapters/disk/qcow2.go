@@ -114,7 +114,7 @@ type spool struct {
 }
 
 func (s *spool) write(p []byte) error {
-	if s.start+s.length+int64(len(p)) > s.w.room() {
+	if s.start+s.length+int64(len(p)) > min(s.w.room(), s.w.size-head) { // what is there is not proven yet, and may look like a table
 		return fault.New(fault.DriverError, "the disk has no room to unpack a qcow2 image beside what it unpacks to").
 			WithRemedy("serve the image as raw.zst")
 	}
@@ -276,16 +276,7 @@ func (q *qcow2) store(ctx context.Context, p []byte, at int64) error {
 		}
 		p, at = p[n:], at+n
 	}
-	if len(p) == 0 {
-		return nil
-	}
-	if q.w.image.ReadBack {
-		q.w.sums = append(q.w.sums, sumsOf(p, at)...)
-	}
-	if _, err := q.w.device.WriteAt(p, at); err != nil {
-		return q.w.failed(err, "write at %d", at)
-	}
-	return nil
+	return q.w.place(p, at)
 }
 
 // keep holds back what belongs to the first MiB. Clusters come in order.
