@@ -172,6 +172,20 @@ func TestWipe(t *testing.T) {
 	}
 }
 
+// Who asks for more than a disk can do has lost nothing.
+func TestARefusedWipeChangesNothing(t *testing.T) {
+	d := newDisk(64*mib, disk.Means{SecureErase: true, Discard: true})
+	want := garbage(64*mib, 1)
+	write(t, d, 0, want)
+	got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeCryptoErase, 1, quiet)
+	if err != nil || got[0].ReadBack || got[0].Method != node.WipeNone || !strings.Contains(got[0].Reason, "nothing weaker") {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if !bytes.Equal(read(t, d, 0, len(want)), want) {
+		t.Error("it is not what it was")
+	}
+}
+
 // Two ways to one disk look like two disks: they are worked on one after the other, and both are told of.
 func TestTwoWaysToOneDisk(t *testing.T) {
 	one := newDisk(64*mib, disk.Means{})

@@ -35,6 +35,27 @@ func (w *wiping) canary(at span) []byte {
 	return out
 }
 
+// remember reads what is where canaries go. What can't be read is lost already.
+func (w *wiping) remember() map[span][]byte {
+	out := map[span][]byte{}
+	for _, at := range w.sampled {
+		p := make([]byte, at.length)
+		if n, _ := w.device.ReadAt(p, at.offset); int64(n) == at.length {
+			out[at] = p
+		}
+	}
+	return out
+}
+
+func (w *wiping) putBack(ctx context.Context, before map[span][]byte) error {
+	for at, p := range before {
+		if _, err := w.device.WriteAt(p, at.offset); err != nil {
+			return fmt.Errorf("write at %d: %w", at.offset, err)
+		}
+	}
+	return w.sync(ctx)
+}
+
 func (w *wiping) plant(ctx context.Context) error {
 	for _, at := range w.sampled {
 		if err := ctx.Err(); err != nil {

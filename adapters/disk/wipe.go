@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,13 +153,14 @@ func (w *wiping) zeroSpans(ctx context.Context, spans []span) error {
 }
 
 // erase lets the device erase itself. Before that it gets canaries: a device that says it is done and did nothing still
-// holds them.
+// holds them. One that can't, gets back what was there: who is refused has lost nothing.
 func (w *wiping) erase(ctx context.Context, by func(context.Context, Progress) error) error {
+	before := w.remember()
 	if err := w.plant(ctx); err != nil {
 		return err
 	}
 	if err := by(ctx, w.progress); errors.Is(err, ErrUnsupported) {
-		return err
+		return cmp.Or(w.putBack(ctx, before), err)
 	} else if err != nil {
 		return fmt.Errorf("erase: %w", err)
 	}
