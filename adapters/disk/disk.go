@@ -22,6 +22,7 @@ type Info struct {
 	AgentMedia bool   // the agent itself runs from it: reported, never wiped
 	Remote     bool   // on a network, such as iSCSI or Fibre Channel: others may use it; reported, never wiped
 	Transport  string // nvme, sata, sas, usb, virtio
+	ATA        bool   // it takes ATA commands, be it behind a controller for SAS
 }
 
 // Progress is told how much of a long piece of work is done, from 0 to 100.

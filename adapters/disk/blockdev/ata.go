@@ -48,7 +48,9 @@ const (
 
 	sanitizeStatus = 0x0000
 	sanitizeCrypto = 0x0011
-	sanitizeKey    = 0x43727970 // "Cryp": nobody starts it by mistake
+	sanitizeBlock  = 0x0012
+	cryptoKey      = 0x43727970 // "Cryp": nobody starts it by mistake
+	blockKey       = 0x426b4572 // "BkEr"
 
 	ataTimeout = time.Minute
 	endless    = 24 * time.Hour // for a disk that does not say how long it takes
@@ -95,21 +97,19 @@ func identify(to ATATransport) ([]byte, error) {
 }
 
 // EraseATA runs the ATA security erase, the enhanced one where there is one. A disk without it, whose firmware has frozen it,
-// or that somebody else's password protects is disk.ErrUnsupported, and nothing was changed. Whatever happens, the disk does
-// not stay locked as long as it answers.
-func EraseATA(to ATATransport, progress disk.Progress) error {
+// or that somebody else's password protects erases its blocks by a sanitize, which needs none of that; one that can't is
+// disk.ErrUnsupported, and nothing was changed. Whatever happens, the disk does not stay locked as long as it answers.
+func EraseATA(ctx context.Context, to ATATransport, again time.Duration, progress disk.Progress) error {
 	identity, err := identify(to)
 	if err != nil {
 		return err
 	}
 	s := securityOf(identity)
-	switch {
-	case !s.supported:
+	if !s.supported || s.frozen || s.enabled {
+		if canSanitize(identity, canEraseBlocks) {
+			return sanitizeATA(ctx, to, sanitizeBlock, blockKey, again, progress)
+		}
 		return disk.ErrUnsupported
-	case s.frozen:
-		return fmt.Errorf("the firmware has frozen the disk's security features: %w", disk.ErrUnsupported)
-	case s.enabled:
-		return fmt.Errorf("the disk has a password that is not this agent's: %w", disk.ErrUnsupported)
 	}
 	if err := withPassword(to, ataSetPassword); err != nil { // it may be set all the same
 		return errors.Join(fmt.Errorf("set the password of the erase: %w", err), open(to))
@@ -209,10 +209,27 @@ func CryptoEraseATA(ctx context.Context, to ATATransport, again time.Duration, p
 	if err != nil {
 		return err
 	}
-	const sanitize, scramble = 1 << 12, 1 << 13
-	if can := binary.LittleEndian.Uint16(identity[2*59:]); can&sanitize == 0 || can&scramble == 0 {
+	if !canSanitize(identity, canScramble) {
 		return disk.ErrUnsupported
 	}
+	return sanitizeATA(ctx, to, sanitizeCrypto, cryptoKey, again, progress)
+}
+
+// What word 59 says of SANITIZE.
+const (
+	canSanitizeAtAll = 1 << 12
+	canScramble      = 1 << 13
+	canEraseBlocks   = 1 << 15
+)
+
+func canSanitize(identity []byte, how uint16) bool {
+	can := binary.LittleEndian.Uint16(identity[2*59:])
+	return can&canSanitizeAtAll != 0 && can&how != 0
+}
+
+// sanitizeATA starts a sanitize and waits for its end. A disk that does not begin, because that was frozen for instance, is
+// disk.ErrUnsupported.
+func sanitizeATA(ctx context.Context, to ATATransport, how uint16, key uint64, again time.Duration, progress disk.Progress) error {
 	run := func(features uint16, lba uint64) (ATARegisters, error) {
 		r, err := to.Run(ATACommand{Command: ataSanitize, Features: features, LBA: lba, Extended: true, Timeout: ataTimeout}, nil)
 		if err != nil {
@@ -220,7 +237,9 @@ func CryptoEraseATA(ctx context.Context, to ATATransport, again time.Duration, p
 		}
 		return r, nil
 	}
-	if _, err := run(sanitizeCrypto, sanitizeKey); err != nil {
+	if _, err := run(how, key); errors.Is(err, ErrATAAborted) {
+		return fmt.Errorf("%w: %w", disk.ErrUnsupported, err)
+	} else if err != nil {
 		return err
 	}
 	for {

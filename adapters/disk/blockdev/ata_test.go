@@ -20,7 +20,10 @@ type ata struct {
 	sanitize uint16 // word 59
 	password []byte
 	locked   bool
-	runs     int // looks at a sanitize that still find it running
+
+	sanitizeFrozen bool
+
+	runs int // looks at a sanitize that still find it running
 
 	fails uint8 // this command fails
 	late  bool  // it fails after it was carried out
@@ -48,7 +51,7 @@ func (a *ata) Run(c blockdev.ATACommand, data []byte) (r blockdev.ATARegisters, 
 		}
 		return r, errBroken
 	}
-	if a.bits&8 != 0 {
+	if a.bits&8 != 0 && c.Command != 0xb4 {
 		return r, blockdev.ErrATAAborted
 	}
 	switch c.Command {
@@ -71,9 +74,10 @@ func (a *ata) Run(c blockdev.ATACommand, data []byte) (r blockdev.ATARegisters, 
 	case 0xf3:
 		a.prepared = true
 	case 0xb4:
-		if c.Features == 0x11 && c.LBA != 0x43727970 {
+		if c.Features == 0x11 && c.LBA != 0x43727970 || c.Features == 0x12 && c.LBA != 0x426b4572 || a.sanitizeFrozen {
 			return r, blockdev.ErrATAAborted
 		}
+		a.erased = a.erased || c.Features != 0
 		r.Count = 1 << 15
 		if a.runs--; a.runs >= 0 {
 			r.Count = 1 << 14
@@ -97,7 +101,7 @@ func (a *ata) identify(data []byte) {
 // ours is the password that an erase sets.
 func ours(t *testing.T) (password []byte) {
 	t.Helper()
-	if err := blockdev.EraseATA(recorder{&ata{bits: 1}, &password}, func(float64, string) {}); err != nil || password == nil {
+	if err := blockdev.EraseATA(t.Context(), recorder{&ata{bits: 1}, &password}, time.Hour, func(float64, string) {}); err != nil || password == nil {
 		t.Fatal(password, err)
 	}
 	return password
@@ -128,13 +132,17 @@ func TestEraseATA(t *testing.T) {
 		{"not supported", ata{}, nil, disk.ErrUnsupported},
 		{"frozen by the firmware", ata{bits: 1 | 8}, nil, disk.ErrUnsupported},
 		{"somebody's password", ata{bits: 1, password: []byte("x")}, nil, disk.ErrUnsupported},
+		{"frozen, and sanitizes", ata{bits: 1 | 8, sanitize: 1<<12 | 1<<15, runs: 2}, []string{"sanitize", "sanitize", "sanitize"}, nil},
+		{"no security, and sanitizes", ata{sanitize: 1<<12 | 1<<15}, []string{"sanitize", "sanitize"}, nil},
+		{"frozen altogether", ata{bits: 1 | 8, sanitize: 1<<12 | 1<<15, sanitizeFrozen: true}, []string{"sanitize"}, disk.ErrUnsupported},
+		{"frozen, and only scrambles", ata{bits: 1 | 8, sanitize: 1<<12 | 1<<13}, nil, disk.ErrUnsupported},
 		{"the erase fails: the disk does not stay locked", ata{bits: 1, fails: 0xf4}, []string{"set", "prepare", "erase", "disable"}, errBroken},
 		{"the password can't be set", ata{bits: 1, fails: 0xf1}, []string{"set"}, errBroken},
 		{"the password was set, and the answer got lost", ata{bits: 1, fails: 0xf1, late: true}, []string{"set", "disable"}, errBroken},
 		{"it can't be prepared", ata{bits: 1, fails: 0xf3}, []string{"set", "prepare", "disable"}, errBroken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := blockdev.EraseATA(&test.disk, func(float64, string) {})
+			err := blockdev.EraseATA(t.Context(), &test.disk, time.Microsecond, func(float64, string) {})
 			if !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
@@ -147,7 +155,7 @@ func TestEraseATA(t *testing.T) {
 		})
 	}
 	liar := ata{bits: 1, lies: true}
-	if err := blockdev.EraseATA(&liar, func(float64, string) {}); err == nil || liar.password != nil {
+	if err := blockdev.EraseATA(t.Context(), &liar, time.Hour, func(float64, string) {}); err == nil || liar.password != nil {
 		t.Errorf("a disk that keeps its password: %v, %q", err, liar.password)
 	}
 }

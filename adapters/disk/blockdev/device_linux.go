@@ -259,12 +259,12 @@ const lookEvery = 2 * time.Second
 // SecureErase erases all user data by the device's own means.
 func (d *Device) SecureErase(ctx context.Context, progress disk.Progress) error {
 	return d.erase(func(file *os.File) error {
-		switch d.info.Transport {
-		case "nvme":
+		switch {
+		case d.info.Transport == "nvme":
 			return EraseNVMe(ctx, nvmeFile{file}, false, lookEvery, progress)
-		case "sata":
-			return EraseATA(sgFile{file}, progress)
-		case "mmc":
+		case d.speaksATA(file):
+			return EraseATA(ctx, sgFile{file}, lookEvery, progress)
+		case d.info.Transport == "mmc":
 			return d.ranges(ctx, unix.BLKSECDISCARD, 0, d.info.Bytes)
 		}
 		return disk.ErrUnsupported
@@ -274,10 +274,10 @@ func (d *Device) SecureErase(ctx context.Context, progress disk.Progress) error 
 // CryptoErase throws the device's encryption key away.
 func (d *Device) CryptoErase(ctx context.Context, progress disk.Progress) error {
 	return d.erase(func(file *os.File) error {
-		switch d.info.Transport {
-		case "nvme":
+		switch {
+		case d.info.Transport == "nvme":
 			return EraseNVMe(ctx, nvmeFile{file}, true, lookEvery, progress)
-		case "sata":
+		case d.speaksATA(file):
 			return CryptoEraseATA(ctx, sgFile{file}, lookEvery, progress)
 		}
 		return disk.ErrUnsupported
@@ -302,13 +302,22 @@ func (d *Device) Resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch d.info.Transport {
-	case "nvme":
+	switch {
+	case d.info.Transport == "nvme":
 		return ResumeNVMe(ctx, nvmeFile{file}, lookEvery)
-	case "sata":
+	case d.speaksATA(file):
 		return ResumeATA(sgFile{file})
 	}
 	return nil
+}
+
+// speaksATA tells whether a disk takes ATA commands. One behind a controller for SAS does where that hands them on.
+func (d *Device) speaksATA(file *os.File) bool {
+	if !d.info.ATA || d.info.Transport == "sata" {
+		return d.info.ATA
+	}
+	_, err := identify(sgFile{file})
+	return err == nil
 }
 
 // Partitions has the kernel read the partition table anew, and gives the device files of the partitions.

@@ -91,7 +91,7 @@ func TestBurnADisk(t *testing.T) {
 }
 
 func TestADiskThatIsNotThere(t *testing.T) {
-	d := blockdev.Open(disk.Info{Disk: node.Disk{Path: filepath.Join(t.TempDir(), "gone"), Bytes: 4096}, Transport: "sata"})
+	d := blockdev.Open(disk.Info{Disk: node.Disk{Path: filepath.Join(t.TempDir(), "gone"), Bytes: 4096}, Transport: "sata", ATA: true})
 	if _, err := d.ReadAt(make([]byte, 1), 0); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("read: %v", err)
 	}
@@ -175,8 +175,10 @@ func TestScan(t *testing.T) {
 		put("sys/block/"+name+"/size", "8\n")
 		put("sys/block/"+name+"/device/x", "")
 	}
+	put("sys/devices/pci0000:00/0000:04:00.0/host4/port-4:0/end_device-4:0/target4:0:0/4:0:0:0/block/sde/device/vendor", "ATA     \n")
 	type told struct {
 		Transport, Reason string
+		ATA               bool
 	}
 	got := map[string]told{}
 	disks, err := blockdev.Scan(root)
@@ -187,12 +189,13 @@ func TestScan(t *testing.T) {
 		if i.Model != "M "+filepath.Base(i.Path) || i.Bytes != 4096 {
 			t.Errorf("got %+v", i)
 		}
-		got[i.Path] = told{i.Transport, i.Reported()}
+		got[i.Path] = told{i.Transport, i.Reported(), i.ATA}
 	}
 	const network = "it is on a network, where other machines may use it"
 	if diff := cmp.Diff(map[string]told{
-		"/dev/sda": {"sata", ""}, "/dev/sdb": {"usb", "it is removable"}, "/dev/sdc": {"iscsi", network}, "/dev/sdd": {"fc", network},
-		"/dev/sde": {"sas", ""}, "/dev/sdf": {"scsi", ""}, "/dev/vda": {"virtio", ""}, "/dev/nvme0n1": {"nvme", ""}, "/dev/nvme1n1": {"nvme", network},
+		"/dev/sda": {"sata", "", true}, "/dev/sdb": {"usb", "it is removable", false}, "/dev/sdc": {"iscsi", network, false},
+		"/dev/sdd": {"fc", network, false}, "/dev/sde": {"sas", "", true}, "/dev/sdf": {"scsi", "", false}, "/dev/vda": {"virtio", "", false},
+		"/dev/nvme0n1": {"nvme", "", false}, "/dev/nvme1n1": {"nvme", network, false},
 	}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -154,6 +154,11 @@ func (s sgFile) Run(c ATACommand, data []byte) (ATARegisters, error) {
 // registersOf reads the registers that the disk ended with from what comes with an answer.
 func registersOf(sense []byte) (ATARegisters, bool) {
 	const head, descriptor = 8, 14
+	if len(sense) >= descriptor && sense[0]&0x7f == 0x70 && sense[12] == 0 && sense[13] == 0x1d { // of some controllers for SAS
+		return ATARegisters{
+			Error: sense[3], Status: sense[4], Count: uint16(sense[6]), LBA: uint64(sense[9]) | uint64(sense[10])<<8 | uint64(sense[11])<<16,
+		}, true
+	}
 	if len(sense) < head+descriptor || sense[0]&0x7f != 0x72 || sense[head] != 0x09 {
 		return ATARegisters{}, false
 	}

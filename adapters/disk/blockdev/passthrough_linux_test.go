@@ -27,7 +27,7 @@ func TestPassThrough(t *testing.T) {
 		{"identify", ATACommand{Command: ataIdentify, Count: 1}, true, "85080e00000001000000000000" + "40ec00"},
 		{"set password", ATACommand{Command: ataSetPassword, Count: 1, Write: true}, true, "850a0600000001000000000000" + "40f100"},
 		{"erase prepare", ATACommand{Command: ataErasePrepare}, false, "85062000000000000000000000" + "40f300"},
-		{"crypto scramble", ATACommand{Command: ataSanitize, Features: sanitizeCrypto, LBA: sanitizeKey, Extended: true}, false,
+		{"crypto scramble", ATACommand{Command: ataSanitize, Features: sanitizeCrypto, LBA: cryptoKey, Extended: true}, false,
 			"85072000110000437000790072" + "40b400"},
 	} {
 		got := passThrough(test.c, test.data)
@@ -50,6 +50,8 @@ func TestVerdict(t *testing.T) {
 		{"registers without a fault", answer(0x50, 0), 2, ""},
 		{"aborted", answer(0x51, 4), 2, ErrATAAborted.Error()},
 		{"a fault of the disk", answer(0x71, 0x40), 2, "the disk answers status 0x71, error 0x40"},
+		{"registers in the old form", []byte{0x70, 0, 1, 0, 0x50, 0x40, 0, 10, 0, 0, 0, 0, 0, 0x1d}, 2, ""},
+		{"aborted, registers in the old form", []byte{0x70, 0, 1, 4, 0x51, 0x40, 0, 10, 0, 0, 0, 0, 0, 0x1d}, 2, ErrATAAborted.Error()},
 		{"nothing told, all well", nil, 0, ""},
 		{"aborted, without registers", []byte{0x72, 0x0b}, 2, ErrATAAborted.Error()},
 		{"aborted, in the old form", []byte{0x70, 0, 0x0b}, 2, ErrATAAborted.Error()},

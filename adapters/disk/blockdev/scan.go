@@ -52,6 +52,8 @@ func (s sysfs) info(name, at string) disk.Info {
 		Removable:  s.removable(name, at, transport),
 		Remote:     remote,
 		Transport:  transport,
+		// Controllers for SAS show a SATA disk as one whose vendor has this name.
+		ATA: transport == "sata" || !remote && transport != "usb" && s.text(at+"/device/vendor") == "ATA",
 	}
 }
 
