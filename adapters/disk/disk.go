@@ -43,6 +43,11 @@ type Device interface {
 	CryptoErase(ctx context.Context, progress Progress) error
 }
 
+// eraser is a device that tells by what it has erased itself last, as domain/node names that.
+type eraser interface {
+	ErasedBy() string
+}
+
 // resumer is a device that may be in the middle of an erase which was cut short, by a power cut for instance.
 type resumer interface {
 	// Resume brings it to where it can be read and written again.

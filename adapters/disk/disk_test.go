@@ -172,6 +172,35 @@ func TestWipe(t *testing.T) {
 	}
 }
 
+// told is a disk that says how it erases itself.
+type told struct{ *disk.Memory }
+
+func (told) ErasedBy() string { return node.ByNVMeFormat }
+
+// The method leaves a choice, which whoever audits a wipe wants to know.
+func TestAWipeTellsWhatItWasDoneBy(t *testing.T) {
+	erases, discards := disk.Means{SecureErase: true, CryptoErase: true}, disk.Means{Discard: true}
+	for _, c := range []struct {
+		method node.WipeMethod
+		d      disk.Device
+		want   string
+	}{
+		{node.WipeQuick, newDisk(16*mib, disk.Means{}), node.ByZeroes},
+		{node.WipeQuick, newDisk(16*mib, discards), node.ByDiscard},
+		{node.WipeSecureErase, newDisk(16*mib, discards), node.ByOverwrite},
+		{node.WipeSecureErase, newDisk(16*mib, erases), node.ByDevice},
+		{node.WipeSecureErase, told{newDisk(16*mib, erases)}, node.ByNVMeFormat},
+		{node.WipeSecureErase, told{newDisk(16*mib, disk.Means{})}, node.ByOverwrite},
+		{node.WipeCryptoErase, told{newDisk(16*mib, erases)}, node.ByNVMeFormat},
+		{node.WipeCryptoErase, told{newDisk(16*mib, disk.Means{})}, ""},
+	} {
+		got, err := disk.Wipe(t.Context(), []disk.Device{c.d}, c.method, 1, quiet)
+		if err != nil || got[0].By != c.want || got[0].ReadBack != (c.want != "") {
+			t.Errorf("%s: %+v, %v; want %q", c.method, got, err, c.want)
+		}
+	}
+}
+
 // Who asks for more than a disk can do has lost nothing.
 func TestARefusedWipeChangesNothing(t *testing.T) {
 	d := newDisk(64*mib, disk.Means{SecureErase: true, Discard: true})

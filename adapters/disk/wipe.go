@@ -55,7 +55,7 @@ func wipeOne(ctx context.Context, d Device, method node.WipeMethod, seed uint64,
 		out.Reason = err.Error()
 		return out
 	}
-	out.Method = method
+	out.Method, out.By = method, w.by
 	if err := w.readBack(ctx); err != nil {
 		out.Reason = err.Error()
 		return out
@@ -73,6 +73,7 @@ type wiping struct {
 	sampled  []span
 	traces   [][]span // of what was on it; see tracesOf
 
+	by      string // what emptied it
 	emptied []span // what was written as zeroes, and is read back
 	buffer  []byte // of the latest read
 }
@@ -108,11 +109,13 @@ func (w *wiping) quick(ctx context.Context) error {
 	_, err := w.device.Discard(ctx, 0, w.size)
 	switch {
 	case errors.Is(err, ErrUnsupported):
+		w.by = node.ByZeroes
 		return w.zeroMarks(ctx)
 	case err != nil:
 		return fmt.Errorf("discard: %w", err)
 	}
 	w.progress(80, "")
+	w.by = node.ByDiscard
 	return w.zeroAll(ctx)
 }
 
@@ -164,6 +167,10 @@ func (w *wiping) erase(ctx context.Context, by func(context.Context, Progress) e
 	} else if err != nil {
 		return fmt.Errorf("erase: %w", err)
 	}
+	w.by = node.ByDevice
+	if d, ok := w.device.(eraser); ok {
+		w.by = d.ErasedBy()
+	}
 	if err := w.canariesGone(ctx); err != nil {
 		return err
 	}
@@ -173,6 +180,7 @@ func (w *wiping) erase(ctx context.Context, by func(context.Context, Progress) e
 // overwrite writes zeroes over all of it.
 func (w *wiping) overwrite(ctx context.Context) error {
 	var done int64
+	w.by = node.ByOverwrite
 	err := zero(ctx, w.device, 0, w.size, func(n int64) {
 		done += n
 		w.progress(99*float64(done)/float64(w.size), "")

@@ -86,7 +86,7 @@ func (a *API) attestation(ctx context.Context, w wipeRecord) (contract.Attestati
 	for _, d := range w.Disks {
 		out.Disks = append(out.Disks, contract.AttestedDisk{
 			Path: d.Disk.Path, WWN: d.Disk.WWN, Model: d.Disk.Model, Serial: d.Disk.Serial, Bytes: d.Disk.Bytes,
-			Method: string(d.Method), ReadBack: d.ReadBack, Reason: d.Reason,
+			Method: string(d.Method), By: d.By, ReadBack: d.ReadBack, Reason: d.Reason,
 		})
 	}
 	order, _, err := a.service.AgentCommand(ctx, w.AgentCommand)

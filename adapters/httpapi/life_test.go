@@ -171,7 +171,7 @@ func (w *world) wipes(n contract.Node, wf id.Workflow, by joined, disks ...node.
 func disk(n int) node.WipedDisk {
 	return node.WipedDisk{
 		Disk:   node.Disk{Path: fmt.Sprintf("/dev/sd%c", 'a'+n), Model: "QEMU", Serial: fmt.Sprintf("S%d", n), Bytes: 1 << 30},
-		Method: node.WipeQuick, ReadBack: true,
+		Method: node.WipeQuick, By: node.ByDiscard, ReadBack: true,
 	}
 }
 
@@ -199,7 +199,7 @@ func TestWipeIsProvenToAuditors(t *testing.T) {
 		t.Fatalf("one disk of two: %+v", got)
 	}
 	if got.AgentCommand != order.String() || got.Agent != j.id.String() || got.Workflow != wf.String() || got.BootID != j.boot ||
-		len(got.Disks) != 1 || got.Disks[0].Serial != "S0" || !got.Disks[0].ReadBack || got.NotAfter == nil {
+		len(got.Disks) != 1 || got.Disks[0].Serial != "S0" || got.Disks[0].By != node.ByDiscard || !got.Disks[0].ReadBack || got.NotAfter == nil {
 		t.Fatalf("%+v", got)
 	}
 	if !ed25519.Verify(got.PublicKey, got.Signed, got.Signature) {

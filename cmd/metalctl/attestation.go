@@ -41,6 +41,7 @@ var attestedDiskKind = kind[contract.AttestedDisk]{
 		{name: "SERIAL", of: func(d contract.AttestedDisk) string { return d.Serial }},
 		{name: "BYTES", of: func(d contract.AttestedDisk) string { return strconv.FormatInt(d.Bytes, 10) }},
 		{name: "METHOD", of: func(d contract.AttestedDisk) string { return d.Method }},
+		{name: "BY", wide: true, of: func(d contract.AttestedDisk) string { return d.By }},
 		{name: "READ-BACK", of: func(d contract.AttestedDisk) string { return readBack(d) }, shade: readBackShade},
 		{name: "REASON", of: func(d contract.AttestedDisk) string { return d.Reason }},
 		{name: "WWN", wide: true, of: func(d contract.AttestedDisk) string { return d.WWN }},

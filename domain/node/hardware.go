@@ -163,9 +163,23 @@ type Wipe struct {
 type WipedDisk struct {
 	Disk     Disk       `json:"disk"`
 	Method   WipeMethod `json:"method"`           // as done
+	By       string     `json:"by,omitempty"`     // what did it: see the constants below
 	ReadBack bool       `json:"readBack"`         // fixed and sampled blocks were read back empty
 	Reason   string     `json:"reason,omitempty"` // why not
 }
+
+// What may have emptied a disk. A method leaves the choice: secure-erase is what the disk itself can, else an overwrite.
+const (
+	ByZeroes        = "zeroes"    // over what a disk is recognised by
+	ByDiscard       = "discard"   // of all blocks, and zeroes
+	ByOverwrite     = "overwrite" // with zeroes, of every block
+	ByNVMeFormat    = "nvme-format"
+	ByNVMeSanitize  = "nvme-sanitize"
+	ByATAErase      = "ata-security-erase"
+	ByATASanitize   = "ata-sanitize"
+	BySecureDiscard = "secure-discard"
+	ByDevice        = "device" // it erased itself, and does not say how
+)
 
 // Unproven lists the disks of the latest in-band inventory that the newest wipe does not prove empty; complete is false
 // where there is no signed wipe or no in-band inventory to compare with. Disks of one name, which are one disk on two

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/domain/node"
 )
 
 // ATACommand is one command to an ATA disk.
@@ -98,19 +99,22 @@ func identify(to ATATransport) ([]byte, error) {
 
 // EraseATA runs the ATA security erase, the enhanced one where there is one. A disk without it, whose firmware has frozen it,
 // or that somebody else's password protects erases its blocks by a sanitize, which needs none of that; one that can't is
-// disk.ErrUnsupported, and nothing was changed. Whatever happens, the disk does not stay locked as long as it answers.
-func EraseATA(ctx context.Context, to ATATransport, again time.Duration, progress disk.Progress) error {
+// disk.ErrUnsupported, and nothing was changed. It tells which it was. Whatever happens, the disk does not stay locked as long as it answers.
+func EraseATA(ctx context.Context, to ATATransport, again time.Duration, progress disk.Progress) (by string, err error) {
 	identity, err := identify(to)
 	if err != nil {
-		return err
+		return "", err
 	}
-	s := securityOf(identity)
-	if !s.supported || s.frozen || s.enabled {
-		if canSanitize(identity, canEraseBlocks) {
-			return sanitizeATA(ctx, to, sanitizeBlock, blockKey, again, progress)
-		}
-		return disk.ErrUnsupported
+	switch s := securityOf(identity); {
+	case s.supported && !s.frozen && !s.enabled:
+		return node.ByATAErase, eraseATA(to, s, progress)
+	case canSanitize(identity, canEraseBlocks):
+		return node.ByATASanitize, sanitizeATA(ctx, to, sanitizeBlock, blockKey, again, progress)
 	}
+	return "", disk.ErrUnsupported
+}
+
+func eraseATA(to ATATransport, s security, progress disk.Progress) error {
 	if err := withPassword(to, ataSetPassword); err != nil { // it may be set all the same
 		return errors.Join(fmt.Errorf("set the password of the erase: %w", err), open(to))
 	}
@@ -118,7 +122,8 @@ func EraseATA(ctx context.Context, to ATATransport, again time.Duration, progres
 	if err := eraseUnit(to, s); err != nil {
 		return errors.Join(err, open(to))
 	}
-	if identity, err = identify(to); err != nil {
+	identity, err := identify(to)
+	if err != nil {
 		return err
 	}
 	if securityOf(identity).enabled { // an erase ends with the password gone
@@ -204,15 +209,15 @@ func secret() []byte {
 }
 
 // CryptoEraseATA has the disk change its key (SANITIZE, CRYPTO SCRAMBLE EXT).
-func CryptoEraseATA(ctx context.Context, to ATATransport, again time.Duration, progress disk.Progress) error {
+func CryptoEraseATA(ctx context.Context, to ATATransport, again time.Duration, progress disk.Progress) (by string, err error) {
 	identity, err := identify(to)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if !canSanitize(identity, canScramble) {
-		return disk.ErrUnsupported
+		return "", disk.ErrUnsupported
 	}
-	return sanitizeATA(ctx, to, sanitizeCrypto, cryptoKey, again, progress)
+	return node.ByATASanitize, sanitizeATA(ctx, to, sanitizeCrypto, cryptoKey, again, progress)
 }
 
 // What word 59 says of SANITIZE.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/better-compute/metal/adapters/disk"
 	"github.com/better-compute/metal/adapters/disk/blockdev"
+	"github.com/better-compute/metal/domain/node"
 )
 
 // ata is a disk with the security states of the standard.
@@ -101,7 +103,7 @@ func (a *ata) identify(data []byte) {
 // ours is the password that an erase sets.
 func ours(t *testing.T) (password []byte) {
 	t.Helper()
-	if err := blockdev.EraseATA(t.Context(), recorder{&ata{bits: 1}, &password}, time.Hour, func(float64, string) {}); err != nil || password == nil {
+	if _, err := blockdev.EraseATA(t.Context(), recorder{&ata{bits: 1}, &password}, time.Hour, func(float64, string) {}); err != nil || password == nil {
 		t.Fatal(password, err)
 	}
 	return password
@@ -142,12 +144,19 @@ func TestEraseATA(t *testing.T) {
 		{"it can't be prepared", ata{bits: 1, fails: 0xf3}, []string{"set", "prepare", "disable"}, errBroken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := blockdev.EraseATA(t.Context(), &test.disk, time.Microsecond, func(float64, string) {})
+			by, err := blockdev.EraseATA(t.Context(), &test.disk, time.Microsecond, func(float64, string) {})
 			if !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if diff := cmp.Diff(test.asked, test.disk.asked); diff != "" {
 				t.Error(diff)
+			}
+			want := node.ByATAErase
+			if slices.Contains(test.asked, "sanitize") {
+				want = node.ByATASanitize
+			}
+			if test.want == nil && by != want {
+				t.Errorf("it says %q, not %q", by, want)
 			}
 			if test.want == nil && !test.disk.erased || len(test.asked) > 0 && test.disk.password != nil {
 				t.Errorf("erased %v, password %q", test.disk.erased, test.disk.password)
@@ -155,7 +164,7 @@ func TestEraseATA(t *testing.T) {
 		})
 	}
 	liar := ata{bits: 1, lies: true}
-	if err := blockdev.EraseATA(t.Context(), &liar, time.Hour, func(float64, string) {}); err == nil || liar.password != nil {
+	if _, err := blockdev.EraseATA(t.Context(), &liar, time.Hour, func(float64, string) {}); err == nil || liar.password != nil {
 		t.Errorf("a disk that keeps its password: %v, %q", err, liar.password)
 	}
 }
@@ -192,12 +201,12 @@ func TestADiskThatAPowerCutLeftLocked(t *testing.T) {
 func TestCryptoEraseATA(t *testing.T) {
 	quiet := func(float64, string) {}
 	able := ata{sanitize: 1<<12 | 1<<13, runs: 3}
-	if err := blockdev.CryptoEraseATA(t.Context(), &able, time.Microsecond, quiet); err != nil || len(able.asked) != 4 {
+	if by, err := blockdev.CryptoEraseATA(t.Context(), &able, time.Microsecond, quiet); err != nil || by != node.ByATASanitize || len(able.asked) != 4 {
 		t.Errorf("got %v, asked %v", err, able.asked)
 	}
 	for _, bits := range []uint16{0, 1 << 12, 1 << 13, 1<<12 | 1<<15} {
 		unable := ata{sanitize: bits}
-		if err := blockdev.CryptoEraseATA(t.Context(), &unable, time.Hour, quiet); !errors.Is(err, disk.ErrUnsupported) || unable.asked != nil {
+		if _, err := blockdev.CryptoEraseATA(t.Context(), &unable, time.Hour, quiet); !errors.Is(err, disk.ErrUnsupported) || unable.asked != nil {
 			t.Errorf("%#x: got %v, asked %v", bits, err, unable.asked)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/domain/node"
 )
 
 // Device is a block device. It is opened at its first use. Safe for concurrent use.
@@ -26,6 +27,7 @@ type Device struct {
 	file   *os.File // through the kernel's cache
 	direct *os.File // from the medium; nil: the file system has no such way
 	align  int64    // of what is read from the medium
+	by     string   // what the latest erase was done by
 }
 
 var _ disk.Device = (*Device)(nil)
@@ -258,42 +260,53 @@ const lookEvery = 2 * time.Second
 
 // SecureErase erases all user data by the device's own means.
 func (d *Device) SecureErase(ctx context.Context, progress disk.Progress) error {
-	return d.erase(func(file *os.File) error {
+	return d.erase(func(file *os.File) (string, error) {
 		switch {
 		case d.info.Transport == "nvme":
 			return EraseNVMe(ctx, nvmeFile{file}, false, lookEvery, progress)
 		case d.speaksATA(file):
 			return EraseATA(ctx, sgFile{file}, lookEvery, progress)
 		case d.info.Transport == "mmc":
-			return d.ranges(ctx, unix.BLKSECDISCARD, 0, d.info.Bytes)
+			return node.BySecureDiscard, d.ranges(ctx, unix.BLKSECDISCARD, 0, d.info.Bytes)
 		}
-		return disk.ErrUnsupported
+		return "", disk.ErrUnsupported
 	})
 }
 
 // CryptoErase throws the device's encryption key away.
 func (d *Device) CryptoErase(ctx context.Context, progress disk.Progress) error {
-	return d.erase(func(file *os.File) error {
+	return d.erase(func(file *os.File) (string, error) {
 		switch {
 		case d.info.Transport == "nvme":
 			return EraseNVMe(ctx, nvmeFile{file}, true, lookEvery, progress)
 		case d.speaksATA(file):
 			return CryptoEraseATA(ctx, sgFile{file}, lookEvery, progress)
 		}
-		return disk.ErrUnsupported
+		return "", disk.ErrUnsupported
 	})
 }
 
 // erase has nothing of before in the kernel's cache when it ends.
-func (d *Device) erase(by func(*os.File) error) error {
+func (d *Device) erase(how func(*os.File) (by string, err error)) error {
 	file, _, err := d.opened()
 	if err != nil {
 		return err
 	}
-	if err := by(file); err != nil {
+	by, err := how(file)
+	if err != nil {
 		return err
 	}
+	d.mu.Lock()
+	d.by = by
+	d.mu.Unlock()
 	return d.forget(file)
+}
+
+// ErasedBy is what the latest erase was done by, as domain/node names it.
+func (d *Device) ErasedBy() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.by
 }
 
 // Resume ends what a power cut left in the middle: a disk that is locked for its erase, a sanitize that goes on.

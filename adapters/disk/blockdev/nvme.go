@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/domain/node"
 )
 
 // AdminCommand is one command to an NVMe controller.
@@ -69,27 +70,30 @@ type nvme struct {
 }
 
 // EraseNVMe erases all user data of a namespace by the controller's own means, or throws its key away. Where the controller
-// can't do what is asked, or would do it to other namespaces too, that is disk.ErrUnsupported, and nothing was changed.
-func EraseNVMe(ctx context.Context, to AdminTransport, crypto bool, again time.Duration, progress disk.Progress) error {
+// can't do what is asked, or would do it to other namespaces too, that is disk.ErrUnsupported, and nothing was changed. It tells
+// which it was.
+func EraseNVMe(
+	ctx context.Context, to AdminTransport, crypto bool, again time.Duration, progress disk.Progress,
+) (by string, err error) {
 	n, err := openNVMe(to, again, progress)
 	if err != nil {
-		return err
+		return "", err
 	}
 	alone, err := n.alone()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if n.canFormat(crypto, alone) {
 		err := n.format(crypto)
 		var status NVMeStatus
 		if err == nil || !errors.As(err, &status) || !status.unsupported() {
-			return err
+			return node.ByNVMeFormat, err
 		}
 	}
 	if action := n.sanitizeAction(crypto); action != 0 && alone {
-		return n.sanitize(ctx, action)
+		return node.ByNVMeSanitize, n.sanitize(ctx, action)
 	}
-	return disk.ErrUnsupported
+	return "", disk.ErrUnsupported
 }
 
 // ResumeNVMe waits for a sanitize that a power cut did not end: until it is done, nothing can be read or written.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,11 +98,17 @@ func TestEraseNVMe(t *testing.T) {
 		{"a sanitize that fails", controller{sanitize: 2, namespaces: one, states: []uint16{2, 3}}, false, []string{"sanitize 2"}, broken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := blockdev.EraseNVMe(t.Context(), &test.c, test.crypto, time.Microsecond, func(float64, string) {})
+			by, err := blockdev.EraseNVMe(t.Context(), &test.c, test.crypto, time.Microsecond, func(float64, string) {})
 			switch {
 			case test.want == nil && err != nil, errors.Is(test.want, disk.ErrUnsupported) && !errors.Is(err, disk.ErrUnsupported),
 				errors.Is(test.want, broken) && (err == nil || errors.Is(err, disk.ErrUnsupported)):
 				t.Errorf("got %v, want %v", err, test.want)
+			}
+			if last := len(test.asked) - 1; test.want == nil {
+				how, _, _ := strings.Cut(test.asked[last], " ")
+				if by != "nvme-"+how {
+					t.Errorf("it says %q, and it was %s", by, how)
+				}
 			}
 			if diff := cmp.Diff(test.asked, test.c.asked); diff != "" {
 				t.Error(diff)

@@ -172,6 +172,7 @@ type AttestedDisk struct {
 	Serial   string `json:"serial,omitempty"`
 	Bytes    int64  `json:"bytes,omitempty"`
 	Method   string `json:"method" doc:"as done"`
+	By       string `json:"by,omitempty" doc:"what did it, such as nvme-format, ata-security-erase or overwrite"`
 	ReadBack bool   `json:"readBack" doc:"fixed and sampled blocks were read back empty"`
 	Reason   string `json:"reason,omitempty" doc:"why not"`
 }
