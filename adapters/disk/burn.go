@@ -12,8 +12,9 @@ import (
 	"github.com/better-compute/metal/domain/agentcommand"
 )
 
-// Burn tries every local disk: patterns are written and read back, over and over until the time has passed, and at least
-// once. What was on the disks is lost; they end zeroed where they were tried. Disks are tried at the same time, and each
+// Burn tries every local disk: patterns are written and read back, over and over until the time has passed; without a time, once.
+// Of a disk that is too large for the time a part is tried, which the result tells. What was on the disks is lost; they end zeroed
+// where they were tried. Disks are tried at the same time, and each
 // error is counted, not the end of it.
 func Burn(ctx context.Context, devices []Device, with agentcommand.Burnin, seed uint64, progress Progress,
 ) ([]agentcommand.BurnedPart, error) {
@@ -49,13 +50,15 @@ func burnOne(ctx context.Context, d Device, with agentcommand.Burnin, seed uint6
 		return b.part
 	}
 	began := time.Now()
+	if limit := with.Duration.Duration(); limit > 0 {
+		b.until, b.limit = began.Add(limit), limit
+	}
 	for pass := uint64(0); ctx.Err() == nil; pass++ {
-		b.pass(ctx, seed+pass<<32)
-		if time.Since(began) >= with.Duration.Duration() {
+		if b.pass(ctx, seed+pass<<32); b.over(0) {
 			break
 		}
 	}
-	if err := zero(ctx, d, 0, b.size, nil); err != nil && ctx.Err() == nil {
+	if err := zero(ctx, d, 0, b.written, nil); err != nil && ctx.Err() == nil {
 		b.failed("write: %v", err)
 	}
 	b.part.Took = agentcommand.Seconds(time.Since(began).Seconds())
@@ -68,6 +71,10 @@ type burning struct {
 	size     int64
 	progress Progress
 	part     agentcommand.BurnedPart
+
+	until   time.Time // when it has to end; zero: after one pass
+	limit   time.Duration
+	written int64 // up to where it was written
 }
 
 // failed counts an error; the first is told.
@@ -77,21 +84,40 @@ func (b *burning) failed(format string, args ...any) {
 	}
 }
 
+// over tells whether no more than a part of the time is left; without a time it always is.
+func (b *burning) over(left time.Duration) bool { return time.Until(b.until) <= left }
+
+// tell tells how far it is: in its time, or else in its one pass.
+func (b *burning) tell(percent float64) {
+	if b.limit > 0 {
+		percent = min(100, 100*float64(b.limit-time.Until(b.until))/float64(b.limit))
+	}
+	b.progress(percent, "")
+}
+
 // pass writes a pattern that is another one in each block, then reads all of it: a disk that writes one block to the place
-// of another is found out.
+// of another is found out. Half of the time that is left is for writing, and the rest for reading that back.
 func (b *burning) pass(ctx context.Context, seed uint64) {
-	want, got := make([]byte, chunk), make([]byte, chunk)
-	for at := int64(0); at < b.size && ctx.Err() == nil; at += chunk {
+	want, got, end := make([]byte, chunk), make([]byte, chunk), b.size
+	half := time.Until(b.until) / 2
+	for at := int64(0); at < end && ctx.Err() == nil; at += chunk {
 		p := pattern(want[:min(chunk, b.size-at)], seed, at)
 		if _, err := b.device.WriteAt(p, at); err != nil {
 			b.failed("write at %d: %v", at, err)
 		}
-		b.progress(50*float64(at)/float64(b.size), "")
+		b.written = max(b.written, at+int64(len(p)))
+		if b.limit > 0 && b.over(half) {
+			end = at + int64(len(p))
+		}
+		b.tell(50 * float64(at) / float64(b.size))
 	}
 	if err := b.device.Sync(ctx); err != nil && ctx.Err() == nil {
 		b.failed("sync: %v", err)
 	}
-	for at := int64(0); at < b.size && ctx.Err() == nil; at += chunk {
+	for at := int64(0); at < end && ctx.Err() == nil; at += chunk {
+		if at > 0 && b.limit > 0 && b.over(0) {
+			return
+		}
 		p := pattern(want[:min(chunk, b.size-at)], seed, at)
 		if n, err := b.device.ReadAt(got[:len(p)], at); n < len(p) {
 			b.failed("read at %d: %v", at, err)
@@ -99,7 +125,7 @@ func (b *burning) pass(ctx context.Context, seed uint64) {
 			b.failed("read at %d: it is not what was written", at)
 		}
 		b.part.Bytes += int64(len(p))
-		b.progress(50+50*float64(at)/float64(b.size), "")
+		b.tell(50 + 50*float64(at)/float64(b.size))
 	}
 }
 

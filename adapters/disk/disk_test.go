@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -384,6 +386,58 @@ func TestBurn(t *testing.T) {
 	d.SetFaults(disk.Faults{Read: func(int64, int64) error { return errors.New("medium error") }})
 	if parts, _ = disk.Burn(t.Context(), []disk.Device{d}, agentcommand.Burnin{Bytes: mib}, 1, quiet); parts[0].Errors == 0 {
 		t.Errorf("got %+v", parts)
+	}
+}
+
+// slow is a disk that takes its time.
+type slow struct {
+	*disk.Memory
+	each time.Duration
+}
+
+func (s slow) WriteAt(p []byte, at int64) (int, error) {
+	time.Sleep(s.each)
+	return s.Memory.WriteAt(p, at)
+}
+
+func (s slow) ReadAt(p []byte, at int64) (int, error) {
+	if len(p) == mib {
+		time.Sleep(s.each)
+	}
+	return s.Memory.ReadAt(p, at)
+}
+
+// A time is a limit, also for a disk that can't be gone through in it; and one that can is gone through again.
+func TestABurnInKeepsToItsTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		size, most, least int64
+		each              time.Duration
+	}{
+		"too large for it":      {1 << 40, 30 * mib, 29 * mib, time.Second},
+		"much too large for it": {1 << 40, mib, mib, time.Hour},
+		"small enough":          {4 * mib, 30 * mib, 28 * mib, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := slow{newDisk(c.size, disk.Means{}), c.each}
+				last := 0.0
+				parts, err := disk.Burn(t.Context(), []disk.Device{d}, agentcommand.Burnin{Duration: 60}, 1, func(percent float64, _ string) {
+					if percent < last {
+						t.Errorf("%v after %v percent", percent, last)
+					}
+					last = percent
+				})
+				if err != nil || parts[0].Errors != 0 || parts[0].Bytes < c.least || parts[0].Bytes > c.most || last < 95 {
+					t.Errorf("got %+v, %v, %v", parts, err, last)
+				}
+				if took := parts[0].Took.Duration(); took > time.Minute+2*c.each {
+					t.Errorf("it took %v", took)
+				}
+				if d.Allocated() > 0 {
+					t.Errorf("%d bytes are left", d.Allocated())
+				}
+			})
+		})
 	}
 }
 

@@ -125,38 +125,53 @@ func differences(words []uint64, first uint64, pattern func(uint64) uint64) (n i
 }
 
 // burnMemory fills all areas with one pattern, then reads all of them: what is written to one place must not show at another.
+// It goes through the patterns over and over until the time has passed; without a time once. A pattern that is begun is ended.
 func burnMemory(ctx context.Context, areas [][]uint64, with agentcommand.Burnin, progress disk.Progress) agentcommand.Burned {
-	began := time.Now()
+	began, limit := time.Now(), with.Duration.Duration()
 	part := agentcommand.BurnedPart{Name: "memory"}
 	steps := 2 * len(areas) * len(patterns)
-	for done := false; !done && ctx.Err() == nil; {
-		step := 0
-		for _, pattern := range patterns {
-			for check := range 2 {
-				place := uint64(0)
-				for _, area := range areas {
-					if ctx.Err() != nil {
-						break
-					}
-					if check == 0 {
-						fill(area, place, pattern)
-					} else if n, detail := differences(area, place, pattern); n > 0 {
-						if part.Errors == 0 {
-							part.Detail = detail
-						}
-						part.Errors += n
-					}
-					place += uint64(len(area))
-					step++
-					progress(min(100*float64(step)/float64(steps), share(began, with.Duration.Duration())), "")
-				}
-			}
+	for n := 0; ctx.Err() == nil; n++ {
+		round := n % len(patterns)
+		if n > 0 && time.Since(began) >= limit && (limit > 0 || round == 0) {
+			break
 		}
-		part.Bytes += 8 * total(areas)
-		done = time.Since(began) >= with.Duration.Duration()
+		step := 2 * len(areas) * round
+		burnPattern(ctx, areas, patterns[round], &part, func() {
+			step++
+			percent := share(began, limit)
+			if limit <= 0 {
+				percent = 100 * float64(step) / float64(steps)
+			}
+			progress(percent, "")
+		})
+		if round == 0 && ctx.Err() == nil {
+			part.Bytes += 8 * total(areas)
+		}
 	}
 	part.Took = agentcommand.Seconds(time.Since(began).Seconds())
 	return agentcommand.Burned{Parts: []agentcommand.BurnedPart{part}}
+}
+
+// burnPattern fills the areas with one pattern and reads them.
+func burnPattern(ctx context.Context, areas [][]uint64, pattern func(uint64) uint64, part *agentcommand.BurnedPart, step func()) {
+	for check := range 2 {
+		place := uint64(0)
+		for _, area := range areas {
+			if ctx.Err() != nil {
+				return
+			}
+			if check == 0 {
+				fill(area, place, pattern)
+			} else if n, detail := differences(area, place, pattern); n > 0 {
+				if part.Errors == 0 {
+					part.Detail = detail
+				}
+				part.Errors += n
+			}
+			place += uint64(len(area))
+			step()
+		}
+	}
 }
 
 func total(areas [][]uint64) (words int64) {

@@ -76,6 +76,11 @@ func TestBurnMemory(t *testing.T) {
 	if p := burnMemory(t.Context(), [][]uint64{same, same}, agentcommand.Burnin{}, func(float64, string) {}).Parts[0]; p.Errors == 0 || p.Detail == "" {
 		t.Errorf("got %+v", p)
 	}
+	steps := 0
+	got = burnMemory(t.Context(), areas, agentcommand.Burnin{Duration: 1e-9}, func(float64, string) { steps++ })
+	if p := got.Parts[0]; p.Errors != 0 || p.Bytes != 8*4196 || steps != 2*len(areas) {
+		t.Errorf("a time that is over after one pattern: %+v, %d steps", p, steps)
+	}
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	if p := burnMemory(stopped, areas, agentcommand.Burnin{Duration: 3600}, func(float64, string) {}).Parts[0]; p.Bytes != 0 {

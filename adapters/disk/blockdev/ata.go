@@ -99,7 +99,8 @@ func identify(to ATATransport) ([]byte, error) {
 
 // EraseATA runs the ATA security erase, the enhanced one where there is one. A disk without it, whose firmware has frozen it,
 // or that somebody else's password protects erases its blocks by a sanitize, which needs none of that; one that can't is
-// disk.ErrUnsupported, and nothing was changed. It tells which it was. Whatever happens, the disk does not stay locked as long as it answers.
+// disk.ErrUnsupported, and nothing was changed. It tells which it was. Whatever happens, the disk does not stay
+// locked as long as it answers.
 func EraseATA(ctx context.Context, to ATATransport, again time.Duration, progress disk.Progress) (by string, err error) {
 	identity, err := identify(to)
 	if err != nil {
