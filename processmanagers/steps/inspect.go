@@ -67,7 +67,39 @@ func inspectedInBand(ctx context.Context, c *Context, _ None, done Awaited) (any
 	if err := c.isDeclared(found); err != nil {
 		return nil, err
 	}
+	if err := c.isWhole(found); err != nil {
+		return nil, err
+	}
 	return summary(found), c.record(ctx, node.InBand, found)
+}
+
+// isWhole refuses an inventory that lacks a disk where what was on the disks is about to go: taken for the whole, it would have
+// nobody miss what is on the one that is not there. Whoever took it out says so by recover, which takes the inventory anew.
+func (c *Context) isWhole(found node.Hardware) error {
+	before := c.Node.Hardware.InBand
+	if before == nil || c.Node.Provision != node.Releasing && c.Node.Provision != node.Retiring {
+		return nil
+	}
+	var missing []node.Disk
+	for _, d := range before.Disks {
+		if !slices.ContainsFunc(found.Disks, func(f node.Disk) bool { return sameDisk(d, f) }) {
+			missing = append(missing, d)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return unverified("a disk of the last inventory is not in the machine any more", missing).
+		WithRemedy("put the disk back and retry; where it was taken out on purpose, recover the node: its inventory is taken anew")
+}
+
+// sameDisk knows a disk again by whatever both inventories tell of it: kernels do not write names alike. One without any name is
+// not missed, as nobody knows it again.
+func sameDisk(a, b node.Disk) bool {
+	if a.WWN == "" && a.Serial == "" {
+		return true
+	}
+	return a.WWN != "" && strings.EqualFold(a.WWN, b.WWN) || a.Serial != "" && strings.EqualFold(a.Serial, b.Serial)
 }
 
 func (c *Context) record(ctx context.Context, from node.Source, found node.Hardware) error {

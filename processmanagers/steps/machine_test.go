@@ -164,6 +164,53 @@ func TestInspections(t *testing.T) {
 	}
 }
 
+// A disk that dropped out while a tenant had the machine is full of the tenant's data, and comes back one day: an inventory
+// without it must not take the place of the one with it when the disks are about to be wiped.
+func TestADiskThatIsGoneIsMissed(t *testing.T) {
+	const both = `[{"wwn":"1"},{"model":"M","serial":"s2"},{"path":"/dev/vda"}]`
+	for name, c := range map[string]struct {
+		before, found string
+		state         node.ProvisionState
+		want          fault.Code
+	}{
+		"all there":                   {both, both, node.Releasing, ""},
+		"one has no name":             {both, `[{"wwn":"1"},{"model":"M","serial":"S2"}]`, node.Releasing, ""},
+		"one more":                    {both, `[{"wwn":"1"},{"serial":"s2"},{"serial":"s3"}]`, node.Releasing, ""},
+		"told by another name too":    {both, `[{"wwn":"1"},{"wwn":"2","serial":"s2"}]`, node.Releasing, ""},
+		"one is gone":                 {both, `[{"wwn":"1"}]`, node.Releasing, fault.UnverifiedWipe},
+		"the other is gone":           {both, `[{"serial":"s2"}]`, node.Retiring, fault.UnverifiedWipe},
+		"all are gone":                {both, `[]`, node.Releasing, fault.UnverifiedWipe},
+		"the operator has it counted": {both, `[{"wwn":"1"}]`, node.Inspecting, ""},
+		"there is nothing to lose":    {both, `[{"wwn":"1"}]`, node.Commissioning, ""},
+		"nothing known of before":     {"", `[{"wwn":"1"}]`, node.Releasing, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.node.Provision, w.node.Hardware.InBand = c.state, nil
+			if c.before != "" {
+				w.node.Hardware.InBand = &node.Hardware{}
+				if err := json.Unmarshal([]byte(c.before), &w.node.Hardware.InBand.Disks); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.says(`{"disks":` + c.found + `}`)
+			_, err := w.run("inspect.hardware", ``)
+			wants(t, name, err, c.want, "")
+			want := c.found
+			if c.want != "" {
+				want = c.before
+			}
+			var disks []node.Disk
+			if err := json.Unmarshal([]byte(want), &disks); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(disks, w.node.Hardware.InBand.Disks); diff != "" {
+				t.Errorf("the inventory on record: %s", diff)
+			}
+		})
+	}
+}
+
 func (w *world) deploying() {
 	w.node.Provision = node.Deploying
 	w.profile = profile.Document{Image: "ubuntu@24.04", UserData: &profile.UserData{Kind: "cloud-init"}}
