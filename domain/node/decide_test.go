@@ -223,6 +223,29 @@ func TestFailureIsOneEvent(t *testing.T) {
 	if s.FailedFrom != node.None || s.LastError != nil || s.Maintenance == nil || s.ReleaseWipe != node.WipeQuick {
 		t.Fatalf("after recover: %+v", s)
 	}
+	if !cmp.Equal(s.Answered, want) {
+		t.Fatalf("recover answers %+v", s.Answered)
+	}
+}
+
+// Who recovers or retires a failed node knows why it failed; who retries wants it done as it was. The answer is to one failure.
+func TestWhatAnOperatorAnswers(t *testing.T) {
+	failed := with(toDeployed(), node.Undeploy{}, start(5), node.Fail{Workflow: workflow(5), Code: fault.UnverifiedWipe, Message: "a disk"})
+	for name, c := range map[string]struct {
+		then     []node.Command
+		answered bool
+	}{
+		"nothing":  {nil, false},
+		"retry":    {[]node.Command{node.Retry{Workflow: workflow(5)}}, false},
+		"recover":  {[]node.Command{node.Recover{}, start(6)}, true},
+		"retire":   {[]node.Command{node.Retire{}, start(6)}, true},
+		"once":     {[]node.Command{node.Recover{}, start(6), node.Fail{Workflow: workflow(6), Message: "another"}}, false},
+		"its last": {[]node.Command{node.Recover{}, start(6), node.Fail{Workflow: workflow(6)}, node.Retry{Workflow: workflow(6)}}, false},
+	} {
+		if s := play(t, with(failed, c.then...)...); (s.Answered != nil) != c.answered || c.answered && s.Answered.Message != "a disk" {
+			t.Errorf("%s: %+v", name, s.Answered)
+		}
+	}
 }
 
 func TestErrorTextIsBounded(t *testing.T) {

@@ -77,7 +77,7 @@ func evolveMoved(s State, e Moved) State {
 		s.LastWorkflow, s.LastRun = s.Workflow.ID, s.Workflow.Run
 		s.LastProfile = &s.Workflow.Profile
 	}
-	s.Workflow, s.Provision = nil, e.To
+	s.Workflow, s.Provision, s.Answered = nil, e.To, nil
 
 	switch {
 	case e.To == Failed:
@@ -89,6 +89,9 @@ func evolveMoved(s State, e Moved) State {
 		s.Profile, s.ReleaseWipe, s.Role = nil, "", ""
 	}
 	if e.From == Failed {
+		if e.Verb == VerbRecover || e.Verb == VerbRetire {
+			s.Answered = s.LastError
+		}
 		s.FailedFrom, s.FailedBy, s.FailedWorkflow, s.LastError = None, "", id.Workflow{}, nil
 	}
 	if e.Profile != nil {

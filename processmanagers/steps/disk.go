@@ -111,6 +111,6 @@ func failedDisks(w node.Wipe, known *node.Hardware) (failed []node.WipedDisk) {
 	return failed
 }
 
-func unverified(why string, disks any) *fault.Error {
+func unverified(why string, disks any) error {
 	return fault.New(fault.UnverifiedWipe, "the wipe is not verified: %s", why).WithDetail("disks", disks)
 }

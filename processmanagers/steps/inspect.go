@@ -74,23 +74,31 @@ func inspectedInBand(ctx context.Context, c *Context, _ None, done Awaited) (any
 }
 
 // isWhole refuses an inventory that lacks a disk where what was on the disks is about to go: taken for the whole, it would have
-// nobody miss what is on the one that is not there. Whoever took it out says so by recover, which takes the inventory anew.
+// nobody miss what is on the one that is not there. Whoever took it out says so by recover, or by retire, once it was missed.
 func (c *Context) isWhole(found node.Hardware) error {
 	before := c.Node.Hardware.InBand
 	if before == nil || c.Node.Provision != node.Releasing && c.Node.Provision != node.Retiring {
 		return nil
 	}
-	var missing []node.Disk
+	var missing []string
 	for _, d := range before.Disks {
-		if !slices.ContainsFunc(found.Disks, func(f node.Disk) bool { return sameDisk(d, f) }) {
-			missing = append(missing, d)
+		if !slices.ContainsFunc(found.Disks, func(f node.Disk) bool { return sameDisk(d, f) }) && !c.answered(missed(d)) {
+			missing = append(missing, missed(d))
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	return unverified("a disk of the last inventory is not in the machine any more", missing).
-		WithRemedy("put the disk back and retry; where it was taken out on purpose, recover the node: its inventory is taken anew")
+	return fault.New(fault.UnverifiedWipe, "of the last inventory %s", strings.Join(missing, ", ")).
+		WithRemedy("put the disk back and retry; where it was taken out on purpose, recover or retire the node: it goes on without the disk")
+}
+
+func missed(d node.Disk) string { return "disk " + d.Key() + " is not in the machine any more" }
+
+// answered tells whether an operator knew of a failure when he chose to go on.
+func (c *Context) answered(failure string) bool {
+	a := c.Node.Answered
+	return a != nil && a.Code == string(fault.UnverifiedWipe) && strings.Contains(a.Message, failure)
 }
 
 // sameDisk knows a disk again by whatever both inventories tell of it: kernels do not write names alike. One without any name is

@@ -211,6 +211,26 @@ func TestADiskThatIsGoneIsMissed(t *testing.T) {
 	}
 }
 
+// An operator who recovers or retires a node after a disk was missed goes on without that disk, and no other.
+func TestADiskThatWasTakenOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		answered *node.Failure
+		want     fault.Code
+	}{
+		"known":           {&node.Failure{Code: "UNVERIFIED_WIPE", Message: "inspect: of the last inventory disk wwn:2 is not in the machine any more"}, ""},
+		"another":         {&node.Failure{Code: "UNVERIFIED_WIPE", Message: "inspect: of the last inventory disk wwn:22 is not in the machine any more"}, fault.UnverifiedWipe},
+		"another failure": {&node.Failure{Code: "REJOIN_TIMEOUT", Message: "disk wwn:2 is not in the machine any more"}, fault.UnverifiedWipe},
+		"none":            {nil, fault.UnverifiedWipe},
+	} {
+		w := newWorld(t)
+		w.node.Provision, w.node.Answered = node.Releasing, c.answered
+		w.node.Hardware.InBand = &node.Hardware{Disks: []node.Disk{{WWN: "1"}, {WWN: "2"}}}
+		w.says(`{"disks":[{"wwn":"1"}]}`)
+		_, err := w.run("inspect.hardware", ``)
+		wants(t, name, err, c.want, "")
+	}
+}
+
 func (w *world) deploying() {
 	w.node.Provision = node.Deploying
 	w.profile = profile.Document{Image: "ubuntu@24.04", UserData: &profile.UserData{Kind: "cloud-init"}}
