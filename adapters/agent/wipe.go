@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/better-compute/metal/adapters/disk"
 	"github.com/better-compute/metal/domain/agentcommand"
@@ -39,8 +40,18 @@ func (m machine) wipe(ctx context.Context, o Order) (any, func(context.Context) 
 		}
 	}
 	if len(failed) > 0 {
-		return out, nil, fault.New(fault.DriverError,
-			"%d of %d disks are not proven empty", len(failed), len(disks)).WithDetail("disks", failed)
+		return out, nil, fault.New(fault.DriverError, "%d of %d disks are not proven empty: %s", len(failed), len(disks), firstOf(failed)).
+			WithDetail("disks", failed)
 	}
 	return out, nil, nil
+}
+
+// firstOf is what fits into one line.
+func firstOf(all []string) string {
+	const most = 3
+	text := strings.Join(all[:min(most, len(all))], "; ")
+	if more := len(all) - most; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
 }
