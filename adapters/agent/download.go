@@ -21,22 +21,26 @@ import (
 type patience struct {
 	Stalled time.Duration // how long a connection may give nothing before it counts as broken
 	Nothing time.Duration // how long nothing new may come, over all connections; a server that says when to come again is believed
+	Before  time.Duration // the same where another server may have it
 	Anew    int           // how often a server that gives no parts is read from the beginning again
 	Pauses  Backoff       // between connections
 }
 
 var patient = patience{
-	Stalled: 15 * time.Second, Nothing: 10 * time.Minute, Anew: 5, Pauses: Backoff{First: 500 * time.Millisecond, Most: 30 * time.Second},
+	Stalled: 15 * time.Second, Nothing: 10 * time.Minute, Before: 30 * time.Second, Anew: 5,
+	Pauses: Backoff{First: 500 * time.Millisecond, Most: 30 * time.Second},
 }
 
 // download is an image on its way, read as one stream. Where the connection breaks off it asks for the rest; where the server
 // gives no parts it begins again, and skips what it has. What comes after a break may be of another file: the digest of the
-// whole tells, and nothing else is relied upon. One goroutine reads it.
+// whole tells, and nothing else is relied upon. A server that does not have it, or nothing more of it, is left for the next. One
+// goroutine reads it.
 type download struct {
 	ctx    context.Context //nolint:containedctx // of one order, behind an io.Reader
 	client *http.Client
 	url    string
-	bytes  int64 // as promised
+	others []string // where else it may be
+	bytes  int64    // as promised
 	tell   disk.Progress
 	log    *slog.Logger
 	patience
@@ -57,10 +61,10 @@ type download struct {
 }
 
 func newDownload(
-	ctx context.Context, client *http.Client, url string, bytes int64, tell disk.Progress, log *slog.Logger, p patience,
+	ctx context.Context, client *http.Client, urls []string, bytes int64, tell disk.Progress, log *slog.Logger, p patience,
 ) *download {
 	return &download{
-		ctx: ctx, client: client, url: url, bytes: bytes, tell: tell, log: log, patience: p,
+		ctx: ctx, client: client, url: urls[0], others: urls[1:], bytes: bytes, tell: tell, log: log, patience: p,
 		moved: time.Now(), pauses: pauses{bounds: p.Pauses, next: p.Pauses.First},
 	}
 }
@@ -168,7 +172,7 @@ func (d *download) brokeOff(err error) error {
 func (d *download) connect() error {
 	for d.body == nil {
 		if d.trouble != nil {
-			if err := d.wait(); err != nil {
+			if err := d.wait(); err != nil && !d.elsewhere(err) {
 				return err
 			}
 		}
@@ -177,7 +181,9 @@ func (d *download) connect() error {
 		case err == nil:
 			d.body = body
 		case d.ctx.Err() != nil || !errors.Is(err, errPassing):
-			return err
+			if !d.elsewhere(err) {
+				return err
+			}
 		default:
 			d.trouble = err
 		}
@@ -185,12 +191,28 @@ func (d *download) connect() error {
 	return nil
 }
 
+// elsewhere goes on at the next server, and tells whether there is one.
+func (d *download) elsewhere(why error) bool {
+	if len(d.others) == 0 || d.ctx.Err() != nil {
+		return false
+	}
+	d.log.Info("an image is fetched from elsewhere", "bytes", d.at, "reason", why)
+	d.url, d.others = d.others[0], d.others[1:]
+	d.trouble, d.moved, d.whole, d.anew = nil, time.Now(), false, 0
+	d.pauses.reset()
+	return true
+}
+
 // wait pauses before the next try.
 func (d *download) wait() error {
 	var known *fault.Error
 	_ = errors.As(d.trouble, &known) // all of them are
 	_, invited := known.Details[retryAfter]
-	if quiet := time.Since(d.moved); quiet > d.Nothing && !invited {
+	most := d.Nothing
+	if len(d.others) > 0 {
+		most = d.Before
+	}
+	if quiet := time.Since(d.moved); quiet > most && !invited {
 		return fault.Wrap(d.trouble, known.Code, "%s; nothing came for %s", known.Message, quiet.Round(time.Second)).
 			WithDetail("bytes", d.at)
 	}

@@ -101,7 +101,7 @@ func (l *library) fetch(t *testing.T, ctx context.Context, p patience) *fetching
 	t.Helper()
 	f := &fetching{}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	f.download = newDownload(ctx, client, l.URL+"/image?token=hunter2", int64(len(l.content)), func(_ float64, message string) {
+	f.download = newDownload(ctx, client, []string{l.URL + "/image?token=hunter2"}, int64(len(l.content)), func(_ float64, message string) {
 		f.said = append(f.said, message)
 	}, slog.New(slog.DiscardHandler), p)
 	t.Cleanup(func() { _ = f.Close() })
@@ -413,7 +413,7 @@ type filling struct {
 
 func (f *filling) Get(context.Context, string, string) (*os.File, error) {
 	if f.asked++; f.asked <= 3 {
-		return nil, fault.New(fault.Unavailable, "the image is being fetched")
+		return nil, fault.Wrap(context.DeadlineExceeded, fault.Unavailable, "the image is being fetched")
 	}
 	return os.Open(f.path)
 }

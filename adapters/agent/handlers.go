@@ -47,6 +47,7 @@ func SiteHandlers(d SiteDeps) map[agentcommand.KindName]Handler {
 type MachineDeps struct {
 	Machine Machine
 	Images  *http.Client      // fetches images; nil: a client of its own
+	Sites   []string          // URLs of the site's boot servers, which may keep images
 	Seed    func() uint64     // of sampled blocks; nil: random
 	Role    agentcommand.Role // whose kinds; empty: the ramdisk's
 	Logger  *slog.Logger      // nil: nothing is logged

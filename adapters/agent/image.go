@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 	"errors"
+	"net/url"
 	"sync"
 
 	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/adapters/netboot"
 	"github.com/better-compute/metal/domain/agentcommand"
 )
 
@@ -47,7 +49,7 @@ func (m machine) writeImage(ctx context.Context, o Order) (any, func(context.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	source := newDownload(ctx, m.Images, ask.URL, ask.Bytes, o.Progress, m.Logger, patient)
+	source := newDownload(ctx, m.Images, m.sources(ask), ask.Bytes, o.Progress, m.Logger, patient)
 	if err := source.begin(); err != nil {
 		return nil, nil, err
 	}
@@ -64,6 +66,17 @@ func (m machine) writeImage(ctx context.Context, o Order) (any, func(context.Con
 	return agentcommand.WrittenImage{
 		Disk: key, Path: root.Info().Path, Digest: ask.Digest, Bytes: done.Bytes, ReadBack: done.ReadBack,
 	}, nil, nil
+}
+
+// sources are where an image may be: what the site's boot servers keep of it, and where it comes from. What names a secret is
+// asked for there alone: requests to a boot server travel in the clear.
+func (m machine) sources(ask agentcommand.WriteImage) (out []string) {
+	if u, err := url.Parse(ask.URL); err == nil && u.User == nil && u.RawQuery == "" {
+		for _, site := range m.Sites {
+			out = append(out, netboot.ImageURL(site, ask.Digest, ask.URL))
+		}
+	}
+	return append(out, ask.URL)
 }
 
 // configOf fetches the user data. An image without any still gets a config drive where it has a host name.

@@ -184,13 +184,16 @@ type problem struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-func refuse(w http.ResponseWriter, err error) {
+func refuse(w http.ResponseWriter, err error) { refuseFor(w, err, "2") }
+
+// refuseFor tells when to ask again, in seconds, where that may help; empty: it is not told.
+func refuseFor(w http.ResponseWriter, err error, again string) {
 	f := fault.New(fault.Internal, "something went wrong inside")
 	_ = errors.As(err, &f)
 	info := fault.Info(f.Code)
 	w.Header().Set("Content-Type", "application/problem+json")
-	if f.Code == fault.Unavailable || f.Code == fault.RateLimited {
-		w.Header().Set("Retry-After", "2")
+	if again != "" && (f.Code == fault.Unavailable || f.Code == fault.RateLimited) {
+		w.Header().Set("Retry-After", again)
 	}
 	w.WriteHeader(info.HTTP)
 	_ = json.NewEncoder(w).Encode(problem{info.HTTP, info.When, string(f.Code), f.Message, f.Remedy}) // as above

@@ -43,7 +43,11 @@ func (s *Server) image(w http.ResponseWriter, r *http.Request) {
 	file, err := s.Images.Get(ctx, digest, r.URL.Query().Get("from"))
 	if err != nil {
 		s.Logger.Warn("no image for a machine", "digest", digest, "machine", machineOf(r), "error", err)
-		refuse(w, err)
+		if errors.Is(err, context.DeadlineExceeded) { // it is on its way here
+			refuse(w, err)
+		} else {
+			refuseFor(w, err, "") // asking again will not help: the machine may go to the source
+		}
 		return
 	}
 	defer file.Close() //nolint:errcheck // it was read

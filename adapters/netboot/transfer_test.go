@@ -82,7 +82,16 @@ func TestImagesByDigest(t *testing.T) {
 		t.Errorf("%s: %q, %v", answer.Status, got, err)
 	}
 	fetch(t, server+"/images/sha256:xyz", http.StatusBadRequest)
-	k.err = fault.New(fault.Unavailable, "the image is being fetched")
+	k.err = fault.New(fault.Unavailable, "the image is larger than the cache")
+	answer, err = http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "" {
+		t.Errorf("where it will never be: %s, %v", answer.Status, answer.Header)
+	}
+	k.err = fault.Wrap(context.DeadlineExceeded, fault.Unavailable, "the image is being fetched")
 	answer, err = http.Get(url)
 	if err != nil {
 		t.Fatal(err)

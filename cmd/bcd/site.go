@@ -45,7 +45,8 @@ The rest of network boot is switched on part by part:
   --dhcp proxy    tells machines what to boot (ports 67 and 4011), beside a DHCP server that gives out the addresses
   --dhcp server   gives out the addresses of --dhcp-range too; leases are kept in --state-dir
   --ipxe-dir      offers iPXE to UEFI HTTP boot; with --tftp also to PXE firmware: BIOS, UEFI x86-64 and arm64
-  --cache-dir     keeps images near the machines, by digest, at /images/sha256:<digest>?from=<url>
+  --cache-dir     keeps images near the machines, by digest, at /images/sha256:<digest>?from=<url>; machines that write an
+                  image ask there first, and its source where the cache does not have it
 DHCP and TFTP use ports below 1024: they need root, or the capabilities NET_BIND_SERVICE and NET_RAW. A machine without a
 boot entry gets no answer from DHCP, unless --dhcp-unknown says so or it has a lease.
 ` + exitStatus,

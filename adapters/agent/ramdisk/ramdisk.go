@@ -53,13 +53,18 @@ func (l *Life) Run(ctx context.Context) error {
 	err = agent.Run(ctx, agent.Options{
 		Gateway: l.Settings.Gateway, CA: l.Settings.CA, Token: token, Role: agentcommand.RoleRamdisk, State: agent.MemoryState(),
 		Machine: l.Machine, Version: l.Version, Room: 1, Logger: l.Logger, Backoff: l.Backoff,
-		Kinds: watch.during(agent.MachineHandlers(agent.MachineDeps{Machine: l.Machine, Logger: l.Logger})),
+		Kinds: watch.during(agent.MachineHandlers(l.deps())),
 		Heard: func(server time.Time) {
 			watch.heard()
 			l.correct(server)
 		},
 	})
 	return because(ctx, err)
+}
+
+// deps are what orders are carried out with: the boot servers of the command line may keep images.
+func (l *Life) deps() agent.MachineDeps {
+	return agent.MachineDeps{Machine: l.Machine, Sites: netboot.Sites(l.Settings.Site), Logger: l.Logger}
 }
 
 // because prefers the reason why ctx ended to what came of it.

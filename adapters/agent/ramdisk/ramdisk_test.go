@@ -66,6 +66,15 @@ func life(site string, after time.Duration) *Life {
 }
 
 // A machine whose gateway does not answer gives up after its time, with a reason, and has touched nothing.
+// Images are asked for where the machine has booted from.
+func TestTheBootServersMayKeepImages(t *testing.T) {
+	settings, _ := ParseSettings("metal.site=http://10.0.0.2:8081,http://10.0.0.3:8081")
+	l := Life{Settings: settings}
+	if diff := cmp.Diff([]string{"http://10.0.0.2:8081", "http://10.0.0.3:8081"}, l.deps().Sites); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAGatewayOutOfReach(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"token":"t"}`))
