@@ -22,6 +22,7 @@ type Ramdisk struct {
 	Agent        []byte   // bcd, linked statically
 	Modules      fs.FS    // with lib/modules of one kernel
 	Names        []string // of the modules; what the kernel does not have is left out, what they need comes too
+	Firmware     fs.FS    // with what the modules' devices are handed at their start, as /lib/firmware has it; nil: none
 	Certificates []byte   // PEM: whom the agent trusts where it fetches images over HTTPS; nil: nobody
 	Compress     bool     // with zstd
 }
@@ -31,6 +32,9 @@ type Built struct {
 	Release string   // of the kernel whose modules are in it
 	Modules []string // what is in it, needs before those that need them
 	Missing []string // names that this kernel has no module for
+
+	Firmware   []string // what is in it
+	NoFirmware []string // modules that ask for some, and none of it is there
 }
 
 // Initramfs writes the archive that the kernel unpacks.
@@ -56,34 +60,41 @@ func (r Ramdisk) Initramfs(to io.Writer) (Built, error) {
 	if err := sameMachine(machine, tree.order); err != nil {
 		return Built{}, err
 	}
+	firmware, without, err := findFirmware(r.Firmware, tree.order)
+	if err != nil {
+		return Built{}, fault.Wrap(err, fault.InvalidInput, "the firmware can't be read: %v", err)
+	}
 	if !r.Compress {
-		err = r.write(to, tree)
+		err = r.write(to, tree, firmware)
 	} else {
-		err = r.writeCompressed(to, tree)
+		err = r.writeCompressed(to, tree, firmware)
 	}
 	if err != nil {
 		return Built{}, fault.Wrap(err, fault.Unavailable, "the initramfs can't be written: %v", err)
 	}
-	out.Release = tree.release
+	out.Release, out.NoFirmware = tree.release, without
+	for _, f := range firmware {
+		out.Firmware = append(out.Firmware, f.name)
+	}
 	for _, m := range tree.order {
 		out.Modules = append(out.Modules, m.name)
 	}
 	return out, nil
 }
 
-func (r Ramdisk) writeCompressed(to io.Writer, tree *moduleTree) error {
+func (r Ramdisk) writeCompressed(to io.Writer, tree *moduleTree, firmware []firmwareFile) error {
 	// One goroutine: with several, the bytes depend on how many there are.
 	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
 	if err != nil {
 		return err
 	}
-	if err := r.write(z, tree); err != nil {
+	if err := r.write(z, tree, firmware); err != nil {
 		return err
 	}
 	return z.Close()
 }
 
-func (r Ramdisk) write(to io.Writer, tree *moduleTree) error {
+func (r Ramdisk) write(to io.Writer, tree *moduleTree, firmware []firmwareFile) error {
 	a := newArchive(to)
 	for _, name := range []string{"dev", "etc", "lib", "mnt", "proc", "run", "sys", "tmp"} {
 		a.directory(name)
@@ -96,6 +107,9 @@ func (r Ramdisk) write(to io.Writer, tree *moduleTree) error {
 	}
 	for _, m := range tree.order {
 		a.file(modulePath(m), 0o644, m.data)
+	}
+	for _, f := range firmware {
+		a.file(firmwarePath(f.name), 0o644, f.data)
 	}
 	a.file(ModuleList, 0o644, tree.list())
 	return a.close()

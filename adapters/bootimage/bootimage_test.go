@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 
 	"github.com/better-compute/metal/adapters/bootimage"
 	"github.com/better-compute/metal/domain/fault"
@@ -263,6 +264,65 @@ func stub() []byte {
 	le.PutUint32(section[16:], 0x200)
 	le.PutUint32(section[20:], 0x400)
 	return b
+}
+
+// Some cards do not work before they were handed a file of their maker's. What the modules ask for comes, and nothing else.
+func TestFirmwareComesWithTheModules(t *testing.T) {
+	tree := kernelTree()
+	tree["lib/modules/6.1.0-t/kernel/drivers/net/card.ko"] = ko("depends=", "alias=pci:v1*", "firmware=card/one.bin", "firmware=card/two.bin",
+		"firmware=card/gone.bin", "firmware=card/pack-*.bin")
+	tree["lib/modules/6.1.0-t/kernel/drivers/net/twin.ko"] = ko("depends=", "alias=pci:v2*", "firmware=card/one.bin", "firmware=../../etc/shadow")
+	tree["lib/modules/6.1.0-t/kernel/drivers/net/poor.ko"] = ko("depends=", "alias=pci:v3*", "firmware=poor.bin")
+	r := bootimage.Ramdisk{
+		Agent: object(x86, false), Modules: mapFS(tree), Names: []string{"twin", "card", "poor", "fat"},
+		Firmware: mapFS(map[string][]byte{
+			"card/one.bin": []byte("one"), "card/two.bin.xz": xzipped(t, []byte("two")), "card/pack-7.bin": []byte("seven"),
+			"card/other.bin": []byte("other"), "poor.bin/x": nil,
+		}),
+	}
+	var out, again bytes.Buffer
+	built, err := r.Initramfs(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"card/one.bin", "card/pack-7.bin", "card/two.bin"}, built.Firmware); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"poor"}, built.NoFirmware); diff != "" {
+		t.Error(diff)
+	}
+	_, files := unpack(t, out.Bytes())
+	for name, want := range map[string]string{
+		"lib/firmware/card/one.bin": "100644 0.0 one", "lib/firmware/card/two.bin": "100644 0.0 two",
+		"lib/firmware/card/pack-7.bin": "100644 0.0 seven", "lib/firmware/card": "40755 0.0 ", "lib/firmware/card/other.bin": "",
+	} {
+		if files[name] != want {
+			t.Errorf("%s is %q", name, files[name])
+		}
+	}
+	if _, err := r.Initramfs(&again); err != nil || !bytes.Equal(out.Bytes(), again.Bytes()) {
+		t.Errorf("the same inputs give other bytes, or %v", err)
+	}
+	r.Firmware = nil
+	if built, err = r.Initramfs(&again); err != nil || built.Firmware != nil || len(built.NoFirmware) != 3 {
+		t.Errorf("without any: %+v, %v", built, err)
+	}
+}
+
+func xzipped(t *testing.T, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := xz.NewWriter(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
 
 func TestBuildFromPackages(t *testing.T) {

@@ -22,7 +22,8 @@ type module struct {
 	needs []string // names of what has to be loaded before it
 	// aliases are the devices that it drives, as patterns.
 	aliases    []string
-	filesystem bool // it is loaded to mount something
+	firmware   []string // names of what its devices are handed at their start
+	filesystem bool     // it is loaded to mount something
 }
 
 // moduleTree is the modules of one kernel.
@@ -158,6 +159,8 @@ func (m *module) readInfo() (release string, err error) {
 			if strings.Contains(value, ":") && !strings.ContainsAny(value, " \n") {
 				m.aliases = append(m.aliases, value)
 			}
+		case "firmware":
+			m.firmware = append(m.firmware, value)
 		case "vermagic":
 			release, _, _ = strings.Cut(value, " ")
 		}

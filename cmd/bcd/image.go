@@ -32,6 +32,7 @@ type ramdiskConfig struct {
 	agent        string
 	names        []string
 	certificates string
+	blobs        string
 	compress     bool
 	firmware     bootimage.Firmware
 }
@@ -44,6 +45,8 @@ func (c *ramdiskConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.out, "out", "", "directory for the files; it is made where it is missing")
 	flags.StringVar(&c.agent, "agent", "", "the bcd of the ramdisk, linked statically (default: this program)")
 	flags.StringSliceVar(&c.names, "module", nil, "modules to take instead of the usual ones; what they need comes by itself")
+	flags.StringVar(&c.blobs, "firmware-dir", "", "directory with the firmware that some cards want from their drivers, such as "+
+		"/lib/firmware: what the modules ask for is taken")
 	flags.StringVar(&c.certificates, "ca-certificates", "", "PEM file of whom the ramdisk trusts where it fetches images over HTTPS, "+
 		"or 'none' (default: whom this system trusts)")
 	flags.StringVar(&c.firmware.Stub, "stub", "", "systemd's stub, such as /usr/lib/systemd/boot/efi/linuxx64.efi.stub: makes ramdisk.efi too")
@@ -75,6 +78,9 @@ func (c *ramdiskConfig) check(w *issues) {
 // ramdisk reads what goes into it.
 func (c *ramdiskConfig) ramdisk(w *issues) bootimage.Ramdisk {
 	r := bootimage.Ramdisk{Names: c.names, Compress: c.compress}
+	if directory(w, "firmware-dir", c.blobs); c.blobs != "" {
+		r.Firmware = os.DirFS(c.blobs)
+	}
 	if len(r.Names) == 0 {
 		r.Names = bootimage.Modules()
 	}
@@ -143,6 +149,12 @@ func tellBuilt(w io.Writer, files []bootimage.File, built bootimage.Built, certi
 	fmt.Fprintf(w, "kernel %s, %d modules: %s\n", built.Release, len(built.Modules), strings.Join(built.Modules, " "))
 	if len(built.Missing) > 0 {
 		fmt.Fprintf(w, "this kernel has no: %s\n", strings.Join(built.Missing, " "))
+	}
+	if len(built.Firmware) > 0 {
+		fmt.Fprintf(w, "%d firmware files\n", len(built.Firmware))
+	}
+	if len(built.NoFirmware) > 0 {
+		fmt.Fprintf(w, "without the firmware that cards of theirs may want (--firmware-dir): %s\n", strings.Join(built.NoFirmware, " "))
 	}
 	if certificates == noCertificates {
 		fmt.Fprintln(w, "it trusts nobody: images come over HTTP, or not at all")
