@@ -317,11 +317,17 @@ func (d *Device) Resume(ctx context.Context) error {
 	}
 	switch {
 	case d.info.Transport == "nvme":
-		return ResumeNVMe(ctx, nvmeFile{file}, lookEvery)
+		return ResumeNVMe(ctx, nvmeFile{file}, d.readable, lookEvery)
 	case d.speaksATA(file):
 		return ResumeATA(sgFile{file})
 	}
 	return nil
+}
+
+// readable tells why nothing can be read.
+func (d *Device) readable() error {
+	_, err := d.ReadAt(make([]byte, 1), 0)
+	return err
 }
 
 // speaksATA tells whether a disk takes ATA commands. One behind a controller for SAS does where that hands them on.

@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -96,19 +97,28 @@ func EraseNVMe(
 	return "", disk.ErrUnsupported
 }
 
-// ResumeNVMe waits for a sanitize that a power cut did not end: until it is done, nothing can be read or written.
-func ResumeNVMe(ctx context.Context, to AdminTransport, again time.Duration) error {
+// ResumeNVMe waits for a sanitize that a power cut did not end: until it is done, nothing can be read or written. One that failed
+// is begun again where nothing can be read since; where reading works, that was long ago, or another tool has seen to it.
+func ResumeNVMe(ctx context.Context, to AdminTransport, read func() error, again time.Duration) error {
 	n, err := openNVMe(to, again, func(float64, string) {})
 	if err != nil {
 		return err
 	}
-	if n.sanitizeAction(true)|n.sanitizeAction(false) == 0 {
+	action := cmp.Or(n.sanitizeAction(false), n.sanitizeAction(true))
+	if action == 0 {
 		return nil
 	}
-	if _, running, err := n.sanitized(); err != nil || !running {
+	err = n.awaitSanitize(ctx)
+	if !errors.Is(err, errSanitizeFailed) {
 		return err
 	}
-	return n.awaitSanitize(ctx)
+	if read() == nil {
+		return nil
+	}
+	if alone, err := n.alone(); err != nil || !alone {
+		return errors.Join(errSanitizeFailed, err)
+	}
+	return n.sanitize(ctx, action)
 }
 
 func openNVMe(to AdminTransport, again time.Duration, progress disk.Progress) (*nvme, error) {
@@ -229,10 +239,12 @@ func (n *nvme) sanitized() (percent float64, running bool, err error) {
 	case 2:
 		return 100 * float64(binary.LittleEndian.Uint16(data)) / 65536, true, nil
 	case 3:
-		return 0, false, errors.New("the latest NVMe sanitize failed")
+		return 0, false, errSanitizeFailed
 	}
 	return 100, false, nil
 }
+
+var errSanitizeFailed = errors.New("the latest NVMe sanitize failed")
 
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -120,17 +120,51 @@ func TestEraseNVMe(t *testing.T) {
 // A sanitize that a power cut interrupted goes on by itself; until it ends, the disk answers nothing else.
 func TestASanitizeIsWaitedFor(t *testing.T) {
 	c := controller{sanitize: 2, namespaces: []uint32{1}, states: []uint16{2, 2, 1}}
-	if err := blockdev.ResumeNVMe(t.Context(), &c, time.Microsecond); err != nil || len(c.states) != 1 || len(c.asked) > 0 {
+	if err := blockdev.ResumeNVMe(t.Context(), &c, noReading, time.Microsecond); err != nil || len(c.states) != 1 || len(c.asked) > 0 {
 		t.Errorf("got %v; states left %v, asked %v", err, c.states, c.asked)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c.states = []uint16{2}
-	if err := blockdev.ResumeNVMe(ctx, &c, time.Hour); !errors.Is(err, context.Canceled) {
+	if err := blockdev.ResumeNVMe(ctx, &c, noReading, time.Hour); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	never := controller{namespaces: []uint32{1}}
-	if err := blockdev.ResumeNVMe(t.Context(), &never, time.Hour); err != nil {
+	if err := blockdev.ResumeNVMe(t.Context(), &never, noReading, time.Hour); err != nil {
 		t.Error(err)
+	}
+}
+
+func noReading() error { return errors.New("it reads nothing") }
+
+// A sanitize that failed leaves a disk that nothing can be read from before another one succeeds. What can be read is left as
+// it is: a failure of long ago is told for ever.
+func TestASanitizeThatFailedIsBegunAgain(t *testing.T) {
+	one := []uint32{1}
+	for name, c := range map[string]struct {
+		controller
+		read  func() error
+		asked []string
+		fails bool
+	}{
+		"again":                 {controller{sanitize: 2, namespaces: one, states: []uint16{3, 2, 1}}, noReading, []string{"sanitize 2"}, false},
+		"it only scrambles":     {controller{sanitize: 1, namespaces: one, states: []uint16{3, 1}}, noReading, []string{"sanitize 4"}, false},
+		"it fails again":        {controller{sanitize: 3, namespaces: one, states: []uint16{3, 2, 3}}, noReading, []string{"sanitize 2"}, true},
+		"while it was waited":   {controller{sanitize: 2, namespaces: one, states: []uint16{2, 3, 1}}, noReading, []string{"sanitize 2"}, false},
+		"of long ago":           {controller{sanitize: 2, namespaces: one, states: []uint16{3}}, func() error { return nil }, nil, false},
+		"others have a part":    {controller{sanitize: 2, namespaces: []uint32{1, 2}, states: []uint16{3}}, noReading, nil, true},
+		"there was none":        {controller{sanitize: 2, namespaces: one, states: []uint16{0}}, noReading, nil, false},
+		"there can't be any":    {controller{namespaces: one, states: []uint16{3}}, noReading, nil, false},
+		"one that is done well": {controller{sanitize: 2, namespaces: one, states: []uint16{1}}, noReading, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := blockdev.ResumeNVMe(t.Context(), &c.controller, c.read, time.Microsecond)
+			if (err != nil) != c.fails {
+				t.Errorf("got %v", err)
+			}
+			if diff := cmp.Diff(c.asked, c.controller.asked); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
