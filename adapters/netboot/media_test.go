@@ -71,7 +71,7 @@ func TestAVirtualDriveIsFilledForOneMachine(t *testing.T) {
 	}
 	boot := script(t, s.Media, mac)
 	told := netboot.ParseArguments(words(t, url, place, room))
-	boot.Kernel, boot.Initrd, boot.Again = "", "", nil // of what comes over the network
+	boot.Kernel, boot.Initrd, boot.Port, boot.Again = "", "", "", nil // of what comes over the network
 	if fmt.Sprint(told) != fmt.Sprint(boot) || told.Ref == "" || told.Site != "http://machines" {
 		t.Errorf("the drive tells\n%+v, the network\n%+v", told, boot)
 	}

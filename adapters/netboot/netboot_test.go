@@ -79,7 +79,7 @@ func TestAMachineWithAnEntryBoots(t *testing.T) {
 	got := script(t, url, "02:00:00:00:00:02")
 	want := netboot.Boot{
 		Kernel: url + "/files/debian/vmlinuz", Initrd: "https://images/initrd", Args: []string{"quiet", "console=ttyS0"},
-		Gateway: "https://gw:8444", CA: strings.Repeat("a", 64), Site: url, Ref: got.Ref,
+		Gateway: "https://gw:8444", CA: strings.Repeat("a", 64), Site: url, Ref: got.Ref, Port: "02:00:00:00:00:02",
 		Again: []string{url + "/boot/02:00:00:00:00:02"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(got.Ref) < 20 {
@@ -253,8 +253,8 @@ func TestParseScriptRefuses(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	got := netboot.ParseArguments("BOOT_IMAGE=x metal.gateway=https://g metal.ca=c metal.site=http://s metal.ref=r quiet\n")
-	want := netboot.Boot{Gateway: "https://g", CA: "c", Site: "http://s", Ref: "r", Args: []string{"BOOT_IMAGE=x", "quiet"}}
+	got := netboot.ParseArguments("BOOT_IMAGE=x metal.gateway=https://g metal.ca=c metal.site=http://s metal.ref=r metal.port=02:00:00:00:00:02 quiet\n")
+	want := netboot.Boot{Gateway: "https://g", CA: "c", Site: "http://s", Ref: "r", Port: "02:00:00:00:00:02", Args: []string{"BOOT_IMAGE=x", "quiet"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

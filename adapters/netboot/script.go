@@ -18,6 +18,7 @@ type Boot struct {
 	CA      string // metal.ca: SHA-256 of the CA's certificate
 	Site    string // metal.site: this server
 	Ref     string // metal.ref: what the join token is fetched with, once
+	Port    string // metal.port: MAC of the port that it boots over; empty: it is not known
 
 	Again []string // URLs of scripts to go on with where kernel or ramdisk can't be had; none: what the firmware does then
 }
@@ -63,9 +64,11 @@ func (b Boot) Script() string {
 
 // arguments are the kernel's, however it is started.
 func (b Boot) arguments() []string {
-	return append([]string{
-		"metal.gateway=" + b.Gateway, "metal.ca=" + b.CA, "metal.site=" + b.Site, "metal.ref=" + b.Ref,
-	}, b.Args...)
+	own := []string{"metal.gateway=" + b.Gateway, "metal.ca=" + b.CA, "metal.site=" + b.Site, "metal.ref=" + b.Ref}
+	if b.Port != "" {
+		own = append(own, "metal.port="+b.Port)
+	}
+	return append(own, b.Args...)
 }
 
 // ParseScript reads what Script writes, as a machine does that boots from it.
@@ -142,6 +145,8 @@ func (b *Boot) readArguments(words []string) {
 			b.Site = value
 		case "metal.ref":
 			b.Ref = value
+		case "metal.port":
+			b.Port = value
 		default:
 			b.Args = append(b.Args, word)
 		}

@@ -107,8 +107,9 @@ func (s *Server) script(w http.ResponseWriter, r *http.Request) {
 	}
 	if ok {
 		boot = s.boot(entry, ref)
+		boot.Port, _ = normal(mac) // it is the MAC of an entry
 		for _, server := range Sites(boot.Site) {
-			boot.Again = append(boot.Again, ScriptURL(server, mac))
+			boot.Again = append(boot.Again, ScriptURL(server, boot.Port))
 		}
 		s.Logger.Info("a machine boots from the network", "mac", mac, "node", entry.NodeID)
 	} else {

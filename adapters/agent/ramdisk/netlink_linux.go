@@ -50,8 +50,8 @@ func addressMessage(kind, flags uint16, index int, address netip.Prefix) error {
 	return nil
 }
 
-// addRoute adds a route. Ports have different metrics, so that each may have its own default route.
-func addRoute(index int, r route) error {
+// addRoute adds a route. Ports have different metrics, so that each may have its own default route; the lowest counts.
+func addRoute(index, metric int, r route) error {
 	scope, flags := byte(unix.RT_SCOPE_LINK), uint32(0)
 	if r.via.IsValid() && !r.via.IsUnspecified() {
 		scope, flags = unix.RT_SCOPE_UNIVERSE, unix.RTNH_F_ONLINK // a router outside the port's network is one all the same
@@ -65,7 +65,7 @@ func addRoute(index int, r route) error {
 		body = attribute(body, unix.RTA_GATEWAY, r.via.AsSlice())
 	}
 	body = attribute(body, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, uint32(index)))
-	body = attribute(body, unix.RTA_PRIORITY, binary.NativeEndian.AppendUint32(nil, uint32(1024+index)))
+	body = attribute(body, unix.RTA_PRIORITY, binary.NativeEndian.AppendUint32(nil, uint32(metric)))
 	if err := netlink(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, body); err != nil {
 		return fmt.Errorf("route to %s: %w", r.to, err)
 	}

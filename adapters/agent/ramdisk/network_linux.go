@@ -25,6 +25,7 @@ type network struct {
 	log       *slog.Logger
 	neighbors *neighbors
 	resolvers string // the file that says where names are looked up
+	boot      string // MAC of the port that the machine has booted over; empty: not known
 
 	mu     sync.Mutex
 	leases map[string]lease // by who told them: a port, or its routers
@@ -101,12 +102,22 @@ func (n *network) apply(name, source string, l lease) error {
 		return err
 	}
 	for _, r := range l.routes {
-		if err := addRoute(link.Index, r); err != nil {
+		if err := addRoute(link.Index, n.metric(link), r); err != nil {
 			return err
 		}
 	}
 	n.note(source, l)
 	return nil
+}
+
+// metric makes routes of different ports different ones. Several ports may be told of a router that leads everywhere, and not
+// each does: the port that the machine has booted over has led to its site.
+func (n *network) metric(link *net.Interface) int {
+	const booted, others = 512, 1024
+	if n.boot != "" && strings.EqualFold(link.HardwareAddr.String(), n.boot) {
+		return booted
+	}
+	return others + link.Index
 }
 
 func (n *network) drop(name, source string, l lease) {

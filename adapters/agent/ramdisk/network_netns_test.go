@@ -35,18 +35,72 @@ import (
 // alone is set where the test runs in a network of its own.
 const alone = "METAL_TEST_NETWORK"
 
+// inItsOwn runs the test once more in a network of its own, and tells whether this is that run.
+func inItsOwn(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(alone) != "" {
+		return true
+	}
+	again := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+	again.Env = append(os.Environ(), alone+"=yes")
+	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // it ends with this thread
+	defer runtime.UnlockOSThread()
+	if out, err := again.CombinedOutput(); err != nil {
+		t.Fatalf("in a network of its own (root and iproute2 are needed): %v\n%s", err, out)
+	}
+	return false
+}
+
+// Of several ports that are told of a way to everywhere, the one counts that the machine has booted over.
+func TestTheWayOutIsWhereTheMachineBootedFrom(t *testing.T) {
+	if !inItsOwn(t) {
+		return
+	}
+	n := newNetwork(fstest.MapFS{}, newNeighbors(time.Minute), slog.New(slog.DiscardHandler))
+	n.resolvers = filepath.Join(t.TempDir(), "resolv.conf")
+	for i := range 3 {
+		name := fmt.Sprintf("net%d", i)
+		ip(t, "link", "add", name, "type", "veth", "peer", "name", "peer"+strconv.Itoa(i))
+		ip(t, "link", "set", "peer"+strconv.Itoa(i), "up")
+		ip(t, "link", "set", name, "up")
+	}
+	for _, boot := range []string{"net1", "net2", ""} {
+		want := boot
+		if n.boot = ""; boot != "" {
+			link, err := net.InterfaceByName(boot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.boot = strings.ToUpper(link.HardwareAddr.String())
+		} else {
+			want = "net0"
+		}
+		for i := range 3 {
+			told := lease{
+				address: netip.MustParsePrefix(fmt.Sprintf("10.0.%d.2/24", i)),
+				routes:  []route{{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr(fmt.Sprintf("10.0.%d.1", i))}},
+			}
+			name := fmt.Sprintf("net%d", i)
+			if err := n.apply(name, name, told); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := exec.Command("ip", "route", "get", "198.51.100.1").Output()
+		if err != nil || !strings.Contains(string(out), " dev "+want+" ") {
+			t.Errorf("booted over %q: %s, %v", boot, out, err)
+		}
+		for i := range 3 {
+			ip(t, "route", "flush", "dev", fmt.Sprintf("net%d", i))
+			ip(t, "addr", "flush", "dev", fmt.Sprintf("net%d", i))
+		}
+	}
+}
+
 // A network with nothing but IPv6: a router that names a prefix and a resolver, a DHCPv6 server, and a switch that speaks LLDP.
 // The machine gets both kinds of addresses, keeps them, and reaches what is behind the router.
 func TestANetworkOfIPv6Alone(t *testing.T) {
-	if os.Getenv(alone) == "" {
-		again := exec.Command("/proc/self/exe", "-test.run=^TestANetworkOfIPv6Alone$", "-test.v")
-		again.Env = append(os.Environ(), alone+"=yes")
-		again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-		runtime.LockOSThread() // it ends with this thread
-		defer runtime.UnlockOSThread()
-		if out, err := again.CombinedOutput(); err != nil {
-			t.Fatalf("in a network of its own (root and iproute2 are needed): %v\n%s", err, out)
-		}
+	if !inItsOwn(t) {
 		return
 	}
 	ip(t, "link", "set", "lo", "up")

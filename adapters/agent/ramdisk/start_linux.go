@@ -102,7 +102,9 @@ func (h *host) run(version string) error {
 		return wrong
 	}
 	heard := newNeighbors(settings.LLDPWait)
-	background.Go(func() { newNetwork(root, heard, h.log).run(ctx) })
+	ports := newNetwork(root, heard, h.log)
+	ports.boot = settings.Port
+	background.Go(func() { ports.run(ctx) })
 
 	seen, err := linux.Open(root)
 	if err != nil {
