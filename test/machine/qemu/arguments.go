@@ -89,6 +89,7 @@ func (m *Machine) diskArguments(i, place int) (a []string) {
 	}
 	model := "virtio-blk-pci"
 	switch d.Bus {
+	case Virtio: // as it is
 	case NVMe:
 		model = "nvme"
 	case SCSI:
