@@ -219,7 +219,6 @@ func TestKindsAreJoinedOnce(t *testing.T) {
 	}
 }
 
-// Two sets of facts never give the same bytes to sign.
 // What may be done by two agents at the same time is told by name: a new operation changes something until it is said to read.
 func TestWhatReads(t *testing.T) {
 	var reads []string
@@ -237,6 +236,7 @@ func TestWhatReads(t *testing.T) {
 	}
 }
 
+// Two sets of facts never give the same bytes to sign.
 func TestSigningInputBindsEveryField(t *testing.T) {
 	base := func() []byte {
 		return agentcommand.SigningInput(facts().AgentCommand, "a", facts().Node, 1, "b", []byte("p"), []byte("r"), noon)
