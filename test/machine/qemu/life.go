@@ -21,7 +21,7 @@ import (
 type life struct {
 	process *os.Process
 	monitor net.Conn
-	tpm     *exec.Cmd // nil: the machine has none
+	tpm     *exec.Cmd     // nil: the machine has none
 	ended   chan struct{} // the process is gone
 	reason  string        // why the machine stopped, as QEMU says; read once ended is closed
 	took    time.Duration // of processors; as reason
