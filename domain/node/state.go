@@ -56,7 +56,7 @@ type State struct {
 	FailedBy         Verb           `json:"failedBy,omitempty"`      // fail or abort
 	FailedWorkflow   id.Workflow    `json:"failedWorkflow,omitzero"` // that failed or was aborted
 	LastError        *Failure       `json:"lastError,omitempty"`
-	Answered         *Failure       `json:"answered,omitempty"` // why it had failed when an operator recovered or retired it; until it moves on
+	Answered         *Failure       `json:"answered,omitempty"` // why it had failed, once recovered or retired; until it moves on
 
 	Wipe              *Wipe `json:"wipe,omitempty"`              // the newest since the disks were last written
 	ReleaseUnverified bool  `json:"releaseUnverified,omitempty"` // reached ready without a verified wipe, by pool policy
