@@ -89,7 +89,7 @@ func (s *Server) medium(w http.ResponseWriter, r *http.Request) {
 	}
 	defer medium.Close() //nolint:errcheck // it was read
 	s.Logger.Debug("a virtual drive reads what its machine boots", "node", entry.NodeID, "range", r.Header.Get("Range"))
-	s.transfer(w, r, func(w http.ResponseWriter) {
+	s.transfer(r.Context(), w, r, func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Cache-Control", "no-store")
 		http.ServeContent(w, r, "", medium.made, medium)

@@ -14,6 +14,7 @@ import (
 
 const (
 	fetchWait = 20 * time.Second // how long a machine is let wait for an image before it is told to ask again
+	imageTurn = 30 * time.Second // how long it waits for its turn: with the time before, less than it waits for the head of an answer
 	takeWait  = time.Minute      // how long it may take nothing before it loses its place
 )
 
@@ -25,7 +26,7 @@ func (s *Server) files(dir fs.FS) http.HandlerFunc {
 			refuse(w, fault.New(fault.NotFound, "there is no such file"))
 			return
 		}
-		s.transfer(w, r, func(w http.ResponseWriter) {
+		s.transfer(r.Context(), w, r, func(w http.ResponseWriter) {
 			http.ServeFileFS(w, r, dir, name)
 		})
 	}
@@ -51,17 +52,19 @@ func (s *Server) image(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer file.Close() //nolint:errcheck // it was read
-	s.transfer(w, r, func(w http.ResponseWriter) {
+	turn, cancelTurn := context.WithTimeout(r.Context(), imageTurn)
+	defer cancelTurn()
+	s.transfer(turn, w, r, func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("ETag", `"`+digest+`"`)
 		http.ServeContent(w, r, "", time.Time{}, file)
 	})
 }
 
-// transfer sends something large, when it is the machine's turn and no faster than the bound.
-func (s *Server) transfer(w http.ResponseWriter, r *http.Request, send func(http.ResponseWriter)) {
+// transfer sends something large, when it is the machine's turn, which has to come while turn goes on, and no faster than the bound.
+func (s *Server) transfer(turn context.Context, w http.ResponseWriter, r *http.Request, send func(http.ResponseWriter)) {
 	if s.Transfers != nil {
-		leave, err := s.Transfers.Enter(r.Context(), machineOf(r))
+		leave, err := s.Transfers.Enter(turn, machineOf(r))
 		if err != nil {
 			s.Logger.Warn("a transfer is refused", "machine", machineOf(r), "error", err)
 			refuse(w, err)

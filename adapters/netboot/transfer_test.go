@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/better-compute/metal/adapters/netboot"
@@ -100,6 +101,37 @@ func TestImagesByDigest(t *testing.T) {
 	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
 		t.Errorf("while it is fetched: %s, %v", answer.Status, answer.Header)
 	}
+}
+
+// A machine that waits for its turn with an image gives up the connection after a minute, and takes it for broken: before that it
+// is told to ask again.
+func TestAMachineThatWaitsForAnImageIsToldToComeAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(path, []byte("0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		transfers := limit.NewTransfers(1, 1, time.Hour)
+		s := &netboot.Server{
+			Entries: netboot.NewEntries(time.Now), Images: &kept{path: path}, Transfers: transfers, Logger: slog.New(slog.DiscardHandler),
+		}
+		leave, err := transfers.Enter(t.Context(), "another machine")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began, url := time.Now(), netboot.ImageURL("", "sha256:"+strings.Repeat("a", 64), "https://images.example/debian")
+		answer := httptest.NewRecorder()
+		s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, url, nil))
+		if took := time.Since(began); answer.Code != http.StatusServiceUnavailable || answer.Header().Get("Retry-After") == "" || took > 40*time.Second {
+			t.Errorf("after %v: %d, %v", took, answer.Code, answer.Header())
+		}
+		leave()
+		answer = httptest.NewRecorder()
+		s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, url, nil))
+		if answer.Code != http.StatusOK || answer.Body.String() != "0123456789" {
+			t.Errorf("when it is its turn: %d, %q", answer.Code, answer.Body)
+		}
+	})
 }
 
 // While all places are taken, further machines wait for a turn and are then told to ask again.

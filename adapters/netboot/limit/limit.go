@@ -37,7 +37,7 @@ func (t *Transfers) Enter(ctx context.Context, machine string) (func(), error) {
 		return sync.OnceFunc(func() { <-t.slots; t.uncount(machine) }), nil
 	case <-ctx.Done():
 		t.uncount(machine)
-		return nil, fault.Wrap(ctx.Err(), fault.Unavailable, "the machine went away while it waited")
+		return nil, fault.Wrap(ctx.Err(), fault.Unavailable, "the machine's turn has not come while it waited")
 	case <-timer.C:
 		t.uncount(machine)
 		return nil, fault.New(fault.RateLimited, "%d transfers run already", cap(t.slots)).WithRemedy("ask again in a moment")
