@@ -205,8 +205,8 @@ func TestAWipeTellsWhatItWasDoneBy(t *testing.T) {
 
 // Who asks for more than a disk can do has lost nothing.
 func TestARefusedWipeChangesNothing(t *testing.T) {
-	d := newDisk(64*mib, disk.Means{SecureErase: true, Discard: true})
-	want := garbage(64*mib, 1)
+	d := newDisk(8*mib, disk.Means{SecureErase: true, Discard: true})
+	want := garbage(8*mib, 1)
 	write(t, d, 0, want)
 	got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeCryptoErase, 1, quiet)
 	if err != nil || got[0].ReadBack || got[0].Method != node.WipeNone || !strings.Contains(got[0].Reason, "nothing weaker") {
