@@ -315,6 +315,36 @@ func (f *forgetful) WriteAt(p []byte, offset int64) (int, error) {
 	return f.Memory.WriteAt(p, offset)
 }
 
+// An image must not cost a ramdisk its memory: what wants to look back at too much is refused before anything is set aside.
+func TestAnImageThatWantsTooMuchMemory(t *testing.T) {
+	raw := content()[:100_000]
+	for dictionary, ok := range map[byte]bool{22: true, 26: true, 33: false, 34: false, 39: false, 40: false, 63: false} {
+		served := packed(t, "raw.xz", raw)
+		at := bytes.Index(served[:64], []byte{0x21, 1}) + 2 // LZMA2, with one byte
+		if at < 2 {
+			t.Fatal("the test's own file is not known")
+		}
+		served[at] = dictionary
+		head := served[12:][:4*(int(served[12])+1)]
+		binary.LittleEndian.PutUint32(head[len(head)-4:], crc32.ChecksumIEEE(head[:len(head)-4]))
+		d := newDisk(16*mib, disk.Means{})
+		_, err := disk.WriteImage(t.Context(), d, bytes.NewReader(served), imageOf("raw.xz", served), quiet)
+		if ok && (err != nil || !bytes.Equal(read(t, d, 0, len(raw)), raw)) {
+			t.Errorf("%d: %v", dictionary, err)
+		}
+		if !ok && (err == nil || !strings.Contains(err.Error(), "memory") || bootable(t, d)) {
+			t.Errorf("%d: %v", dictionary, err)
+		}
+	}
+	for _, n := range []int{0, 1, 6, 11, 12, 13, 14, 15, 20} { // a head that is cut short
+		served := packed(t, "raw.xz", raw)[:n]
+		_, err := disk.WriteImage(t.Context(), newDisk(16*mib, disk.Means{}), bytes.NewReader(served), imageOf("raw.xz", served), quiet)
+		if err == nil {
+			t.Errorf("%d bytes are an image", n)
+		}
+	}
+}
+
 func newSigner(t *testing.T) (string, ed25519.PrivateKey) {
 	t.Helper()
 	public, key, err := ed25519.GenerateKey(crand.Reader)
