@@ -28,7 +28,7 @@ func (m machine) wipe(ctx context.Context, o Order) (any, func(context.Context) 
 		return nil, nil, machineFault(err, "list the disks")
 	}
 	m.written.set("")
-	disks, err := disk.Wipe(ctx, devices, node.WipeMethod(ask.Method), m.Seed(), o.Progress)
+	disks, err := disk.Wipe(ctx, devices, disk.Wiping{Method: node.WipeMethod(ask.Method), Seed: m.Seed(), Shared: ask.Shared}, o.Progress)
 	out := wiped{Disks: disks}
 	if err != nil {
 		return out, nil, err

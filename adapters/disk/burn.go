@@ -45,7 +45,7 @@ func burnOne(ctx context.Context, d Device, with agentcommand.Burnin, seed uint6
 	if with.Bytes > 0 {
 		b.size = min(b.size, with.Bytes)
 	}
-	if reason := prepare(ctx, d); reason != "" {
+	if reason := prepare(ctx, d, with.Shared); reason != "" {
 		b.failed("%s", reason)
 		return b.part
 	}

@@ -150,7 +150,7 @@ func TestWipe(t *testing.T) {
 			d := newDisk(size, c.means)
 			fill(t, d)
 			d.SetFaults(c.faults)
-			disks, err := disk.Wipe(t.Context(), []disk.Device{d}, c.method, 1, quiet)
+			disks, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: c.method, Seed: 1}, quiet)
 			if err != nil || len(disks) != 1 {
 				t.Fatal(disks, err)
 			}
@@ -196,7 +196,7 @@ func TestAWipeTellsWhatItWasDoneBy(t *testing.T) {
 		{node.WipeCryptoErase, told{newDisk(16*mib, erases)}, node.ByNVMeFormat},
 		{node.WipeCryptoErase, told{newDisk(16*mib, disk.Means{})}, ""},
 	} {
-		got, err := disk.Wipe(t.Context(), []disk.Device{c.d}, c.method, 1, quiet)
+		got, err := disk.Wipe(t.Context(), []disk.Device{c.d}, disk.Wiping{Method: c.method, Seed: 1}, quiet)
 		if err != nil || got[0].By != c.want || got[0].ReadBack != (c.want != "") {
 			t.Errorf("%s: %+v, %v; want %q", c.method, got, err, c.want)
 		}
@@ -208,7 +208,7 @@ func TestARefusedWipeChangesNothing(t *testing.T) {
 	d := newDisk(8*mib, disk.Means{SecureErase: true, Discard: true})
 	want := garbage(8*mib, 1)
 	write(t, d, 0, want)
-	got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeCryptoErase, 1, quiet)
+	got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeCryptoErase, Seed: 1}, quiet)
 	if err != nil || got[0].ReadBack || got[0].Method != node.WipeNone || !strings.Contains(got[0].Reason, "nothing weaker") {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -231,7 +231,7 @@ func TestTwoWaysToOneDisk(t *testing.T) {
 			t.Errorf("burn-in: %+v", p)
 		}
 	}
-	disks, err := disk.Wipe(t.Context(), devices, node.WipeSecureErase, 1, quiet)
+	disks, err := disk.Wipe(t.Context(), devices, disk.Wiping{Method: node.WipeSecureErase, Seed: 1}, quiet)
 	if err != nil || len(disks) != len(devices) {
 		t.Fatal(disks, err)
 	}
@@ -250,7 +250,7 @@ func TestADiskWithoutASizeIsTheMachines(t *testing.T) {
 		t.Errorf("it is left out: %s", why)
 	}
 	for _, method := range []node.WipeMethod{node.WipeQuick, node.WipeSecureErase, node.WipeCryptoErase} {
-		got, err := disk.Wipe(t.Context(), []disk.Device{d}, method, 1, quiet)
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: method, Seed: 1}, quiet)
 		if err != nil || got[0].ReadBack || got[0].Method != node.WipeNone || !strings.Contains(got[0].Reason, "size") {
 			t.Errorf("%s: %+v, %v", method, got, err)
 		}
@@ -275,7 +275,7 @@ func failAt(at, where int64) error {
 func TestAWriteThatDoesNothing(t *testing.T) {
 	d := &deaf{Memory: newDisk(64*mib, disk.Means{})}
 	write(t, d.Memory, 0, garbage(mib, 1))
-	disks, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 1, quiet)
+	disks, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
 	if err != nil || disks[0].ReadBack || !strings.Contains(disks[0].Reason, "not empty") {
 		t.Errorf("got %+v, %v", disks, err)
 	}
@@ -304,7 +304,7 @@ func TestWipeAccountsForEveryDevice(t *testing.T) {
 		}
 		devices = append(devices, d)
 	}
-	got, err := disk.Wipe(t.Context(), devices, node.WipeQuick, 1, quiet)
+	got, err := disk.Wipe(t.Context(), devices, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestASharedDiskIsNotTouched(t *testing.T) {
 			plant(t, d)
 			before := read(t, d, 0, 4*mib)
 			for _, method := range []node.WipeMethod{node.WipeQuick, node.WipeSecureErase, node.WipeCryptoErase} {
-				got, err := disk.Wipe(t.Context(), []disk.Device{d}, method, 1, quiet)
+				got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: method, Seed: 1}, quiet)
 				if err != nil || got[0].ReadBack || !strings.Contains(got[0].Reason, "share") {
 					t.Errorf("got %+v, %v", got, err)
 				}
@@ -366,6 +366,15 @@ func TestASharedDiskIsNotTouched(t *testing.T) {
 			}
 			if !bytes.Equal(read(t, d, 0, 4*mib), before) {
 				t.Error("it was touched")
+			}
+			parts, err = disk.Burn(t.Context(), []disk.Device{d}, agentcommand.Burnin{Bytes: mib, Shared: true}, 1, quiet)
+			if err != nil || parts[0].Errors > 0 {
+				t.Errorf("burn-in of what is this machine's alone: %+v, %v", parts, err)
+			}
+			plant(t, d)
+			got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Shared: true}, quiet)
+			if err != nil || !got[0].ReadBack {
+				t.Errorf("a wipe of what is this machine's alone: %+v, %v", got, err)
 			}
 		})
 	}

@@ -40,7 +40,7 @@ func WriteImage(ctx context.Context, d Device, source io.Reader, image Image, pr
 	if size < 2*head+configReserve {
 		return Written{}, fault.New(fault.DriverError, "the disk has %d bytes only", size)
 	}
-	if reason := prepare(ctx, d); reason != "" {
+	if reason := prepare(ctx, d, false); reason != "" {
 		return Written{}, fault.New(fault.DriverError, "%s: %s", d.Info().Path, reason)
 	}
 	w := &writing{device: d, size: size, image: image, progress: progress, digest: sha256.New()}

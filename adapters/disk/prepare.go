@@ -30,8 +30,8 @@ func (i Info) unfit() string {
 	return ""
 }
 
-// prepare brings a disk to where it can be written, and says why it must not be.
-func prepare(ctx context.Context, d Device) (reason string) {
+// prepare brings a disk to where it can be written, and says why it must not be. Shared: also one that other machines may share.
+func prepare(ctx context.Context, d Device, shared bool) (reason string) {
 	if reason = d.Info().unfit(); reason != "" {
 		return reason
 	}
@@ -40,11 +40,15 @@ func prepare(ctx context.Context, d Device) (reason string) {
 			return err.Error()
 		}
 	}
+	if shared {
+		return ""
+	}
 	switch name, err := sharedBy(d, partitionsOf(d)); {
 	case err != nil:
 		return err.Error()
 	case name != "":
-		return "it holds " + name + ", a filesystem that other machines may share: it was not touched"
+		return "it holds " + name + ", a filesystem that other machines may share: it was not touched; where it is this machine's alone, " +
+			`have the profile's step say "shared": true`
 	}
 	return ""
 }

@@ -43,7 +43,7 @@ func TestAWipeGoesOnWhereAnEraseWasCutShort(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		info := disk.Info{Disk: node.Disk{Path: "/dev/sda", Serial: "s", Bytes: 32 << 20}}
 		d := &locked{Memory: disk.NewMemory(info, disk.Means{SecureErase: true}), foreign: foreign}
-		got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeSecureErase, 1, func(float64, string) {})
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeSecureErase, Seed: 1}, func(float64, string) {})
 		if err != nil || len(got) != 1 {
 			t.Fatal(got, err)
 		}
@@ -69,7 +69,7 @@ func TestADiskOnANetworkIsLeftAlone(t *testing.T) {
 	if _, err := d.WriteAt([]byte("others' data"), 0); err != nil {
 		t.Fatal(err)
 	}
-	got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 1, func(float64, string) {})
+	got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, func(float64, string) {})
 	if err != nil || got[0].Method != node.WipeNone || !strings.Contains(got[0].Reason, "network") || d.Allocated() == 0 {
 		t.Errorf("got %+v, %v; %d bytes are left", got, err, d.Allocated())
 	}

@@ -118,7 +118,7 @@ func TestAQuickWipeEmptiesEverySuperblock(t *testing.T) {
 			if len(left(t, d, places)) != len(places) {
 				t.Fatal("they are not there to begin with")
 			}
-			got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 1, quiet)
+			got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
 			if err != nil || !got[0].ReadBack {
 				t.Fatal(got, err)
 			}
@@ -134,7 +134,7 @@ func TestAQuickWipeEmptiesAFilesystemOnTheWholeDisk(t *testing.T) {
 	for name, put := range map[string]func(*testing.T, disk.Device, int64, int64) []int64{"ext4": ext, "XFS": xfs} {
 		d := newDisk(16<<30, disk.Means{})
 		places := put(t, d, 0, 16<<30)
-		got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 1, quiet)
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
 		if err != nil || !got[0].ReadBack || left(t, d, places) != nil {
 			t.Errorf("%s: %+v, %v, something is at %d", name, got, err, left(t, d, places))
 		}
@@ -152,13 +152,13 @@ func TestAQuickWipeThatIsCutShort(t *testing.T) {
 			}
 			return nil
 		}})
-		got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 1, quiet)
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
 		whole = got[0].ReadBack
 		d.SetFaults(disk.Faults{})
-		if got, err = disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 2, quiet); err != nil || !got[0].ReadBack {
+		if got, err = disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 2}, quiet); err != nil || !got[0].ReadBack {
 			t.Fatal(got, err)
 		}
 		if still := left(t, d, places); still != nil {
@@ -190,7 +190,7 @@ func TestSuperblocksThatMakeNoSense(t *testing.T) {
 		change(e, x)
 		write(t, d, 0, x)
 		write(t, d, 1024, e)
-		got, err := disk.Wipe(t.Context(), []disk.Device{d}, node.WipeQuick, 1, quiet)
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
 		if err != nil || !got[0].ReadBack || len(left(t, d, []int64{0, 1024 + 56})) != 0 {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}

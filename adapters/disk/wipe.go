@@ -16,11 +16,18 @@ import (
 // atOnce is how many disks are worked on at the same time.
 const atOnce = 8
 
+// Wiping is how disks are emptied.
+type Wiping struct {
+	Method node.WipeMethod
+	Seed   uint64 // chooses the sampled blocks
+	Shared bool   // also disks with a filesystem that other machines may share; false: they are not touched
+}
+
 // Wipe empties every device and reads it back. It accounts for each of them, in their order: a disk that is left alone, or
-// could not be emptied, has the method none or no read-back, and a reason. Seed chooses the sampled blocks.
+// could not be emptied, has the method none or no read-back, and a reason.
 //
 // Only the end of ctx is an error; the disks that were done by then are told all the same.
-func Wipe(ctx context.Context, devices []Device, method node.WipeMethod, seed uint64, progress Progress) ([]node.WipedDisk, error) {
+func Wipe(ctx context.Context, devices []Device, as Wiping, progress Progress) ([]node.WipedDisk, error) {
 	out := make([]node.WipedDisk, len(devices))
 	total, byName := newTotal(len(devices), progress), turnsOn(devices)
 	var group errgroup.Group
@@ -29,7 +36,9 @@ func Wipe(ctx context.Context, devices []Device, method node.WipeMethod, seed ui
 		group.Go(func() error {
 			defer byName.take(d)()
 			part := total.part(i, d.Info().Path)
-			out[i] = wipeOne(ctx, d, method, seed+uint64(i), part)
+			one := as
+			one.Seed += uint64(i)
+			out[i] = wipeOne(ctx, d, one, part)
 			part(100, "") // also of one that is left alone
 			return nil
 		})
@@ -39,23 +48,23 @@ func Wipe(ctx context.Context, devices []Device, method node.WipeMethod, seed ui
 }
 
 // wipeOne never fails: what went wrong is the disk's reason.
-func wipeOne(ctx context.Context, d Device, method node.WipeMethod, seed uint64, progress Progress) node.WipedDisk {
+func wipeOne(ctx context.Context, d Device, as Wiping, progress Progress) node.WipedDisk {
 	info := d.Info()
 	out := node.WipedDisk{Disk: info.Disk, Method: node.WipeNone}
 	if out.Reason = info.Reported(); out.Reason != "" {
 		return out
 	}
-	if out.Reason = prepare(ctx, d); out.Reason != "" {
+	if out.Reason = prepare(ctx, d, as.Shared); out.Reason != "" {
 		return out
 	}
 	w := wiping{
-		device: d, size: info.Bytes, progress: progress, sampled: samples(info.Bytes, seed), seed: seed, traces: tracesOf(d),
+		device: d, size: info.Bytes, progress: progress, sampled: samples(info.Bytes, as.Seed), seed: as.Seed, traces: tracesOf(d),
 	}
-	if err := w.run(ctx, method); err != nil {
+	if err := w.run(ctx, as.Method); err != nil {
 		out.Reason = err.Error()
 		return out
 	}
-	out.Method, out.By = method, w.by
+	out.Method, out.By = as.Method, w.by
 	if err := w.readBack(ctx); err != nil {
 		out.Reason = err.Error()
 		return out

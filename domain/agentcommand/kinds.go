@@ -188,6 +188,7 @@ type Inspect struct{}
 type Burnin struct {
 	Duration Seconds `json:"durationSeconds,omitempty"` // per part; zero: one pass
 	Bytes    int64   `json:"bytes,omitempty"`           // how much of the memory or of each disk; zero: all of it
+	Shared   bool    `json:"shared,omitempty"`          // as WipeDisks'
 }
 
 // Burned is the result: what was tried and what failed. It is told also where something failed; the agent command
@@ -207,7 +208,8 @@ type BurnedPart struct {
 
 // WipeDisks empties every local disk. The result is {"disks": […]}, each one domain/node's WipedDisk.
 type WipeDisks struct {
-	Method string `json:"method"` // domain/node's WipeMethod but none
+	Method string `json:"method"`           // domain/node's WipeMethod but none
+	Shared bool   `json:"shared,omitempty"` // filesystems that other machines may share too; false: a disk with one is not touched
 }
 
 // WriteImage streams an image to one disk, with its user data beside it.

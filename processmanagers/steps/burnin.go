@@ -28,31 +28,53 @@ func (b *Burnin) Check() (wrong []fault.Issue) {
 	return wrong
 }
 
+// DiskBurnin is the input of burnin.disk.
+type DiskBurnin struct {
+	Duration profile.Duration `json:"duration,omitempty" doc:"how long each disk is tried; left out: one pass"`
+	Bytes    int64            `json:"bytes,omitempty" doc:"how much of each disk; left out: all of it"`
+	Shared   bool             `json:"shared,omitempty" doc:"disks with a filesystem that machines may share, too, as for disk.wipe"`
+}
+
+// Check refuses what is below zero.
+func (b *DiskBurnin) Check() []fault.Issue { return (&Burnin{b.Duration, b.Bytes}).Check() }
+
 func burninSteps() []Step {
 	return []Step{
 		burnin("burnin.cpu", agentcommand.BurninCPU, "Tries every processor core.", 3*time.Hour),
 		burnin("burnin.memory", agentcommand.BurninMemory, "Writes patterns to the memory and reads them back.", 12*time.Hour),
-		burnin("burnin.disk", agentcommand.BurninDisk, "Writes patterns to every disk and reads them back: what was on them is lost.",
-			48*time.Hour),
+		Agent(burninSpec("burnin.disk", agentcommand.BurninDisk,
+			"Writes patterns to every disk and reads them back: what was on them is lost.", 48*time.Hour),
+			Hooks[DiskBurnin]{Payload: burninDisks, Settled: burned[DiskBurnin]}),
 		burnin("burnin.gpu", agentcommand.BurninGPU, "Runs the GPU diagnostics.", 6*time.Hour),
 	}
 }
 
 func burnin(id string, kind agentcommand.KindName, summary string, timeout time.Duration) Step {
-	return Agent(profile.Spec{ID: id, RunsOn: profile.OnRamdisk, Command: string(kind), Timeout: timeout, Summary: summary},
-		Hooks[Burnin]{
-			Payload: func(_ context.Context, c *Context, in Burnin) (any, error) {
-				if kind == agentcommand.BurninDisk && c.Node.Provision != node.Commissioning {
-					return nil, c.keepsDisks()
-				}
-				return agentcommand.Burnin{Duration: agentcommand.Seconds(time.Duration(in.Duration).Seconds()), Bytes: in.Bytes}, nil
-			},
-			Settled: burned,
-		})
+	return Agent(burninSpec(id, kind, summary, timeout), Hooks[Burnin]{
+		Payload: func(_ context.Context, _ *Context, in Burnin) (any, error) {
+			return agentcommand.Burnin{Duration: seconds(in.Duration), Bytes: in.Bytes}, nil
+		},
+		Settled: burned[Burnin],
+	})
+}
+
+func burninSpec(id string, kind agentcommand.KindName, summary string, timeout time.Duration) profile.Spec {
+	return profile.Spec{ID: id, RunsOn: profile.OnRamdisk, Command: string(kind), Timeout: timeout, Summary: summary}
+}
+
+func burninDisks(_ context.Context, c *Context, in DiskBurnin) (any, error) {
+	if c.Node.Provision != node.Commissioning {
+		return nil, c.keepsDisks()
+	}
+	return agentcommand.Burnin{Duration: seconds(in.Duration), Bytes: in.Bytes, Shared: in.Shared}, nil
+}
+
+func seconds(d profile.Duration) agentcommand.Seconds {
+	return agentcommand.Seconds(time.Duration(d).Seconds())
 }
 
 // burned refuses a result that the machine did not sign, and one with errors.
-func burned(_ context.Context, c *Context, _ Burnin, done Awaited) (any, error) {
+func burned[In any](_ context.Context, c *Context, _ In, done Awaited) (any, error) {
 	var told agentcommand.Burned
 	if err := json.Unmarshal(done.Result, &told); err != nil {
 		return nil, badAnswer(err, c.Step.Action)

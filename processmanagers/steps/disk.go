@@ -15,6 +15,7 @@ import (
 // Wipe is the input of disk.wipe.
 type Wipe struct {
 	Method node.WipeMethod `json:"method,omitempty" enum:"quick,secure-erase,crypto-erase" doc:"where the operator named none"`
+	Shared bool            `json:"shared,omitempty" doc:"filesystems that machines may share, such as VMFS, too; else the disk is not touched"`
 }
 
 // wiped is the result of the agent command, and of the step.
@@ -40,7 +41,7 @@ func wipePayload(_ context.Context, c *Context, in Wipe) (any, error) {
 		return nil, c.keepsDisks()
 	}
 	method, err := c.wipeMethod(in)
-	return agentcommand.WipeDisks{Method: string(method)}, err
+	return agentcommand.WipeDisks{Method: string(method), Shared: in.Shared}, err
 }
 
 // wipeMethod is what the operator asked for, else what the profile says.

@@ -68,6 +68,24 @@ func TestWipeMethodIsTheOperators(t *testing.T) {
 	}
 }
 
+// Whether a disk with a filesystem of many machines is one machine's alone, the profile says, and nothing else.
+func TestWhatIsSharedIsSaid(t *testing.T) {
+	for with, want := range map[string]bool{``: false, `{"shared": true}`: true} {
+		w := newWorld(t)
+		w.node.Provision = node.Commissioning
+		w.begin("disk.wipe", with, 0)
+		if _, err := w.pass(); err != nil {
+			if _, waits := steps.IsNotReady(err); !waits {
+				t.Fatal(err)
+			}
+		}
+		var ask agentcommand.WipeDisks
+		if w.payload(0, &ask); ask.Shared != want {
+			t.Errorf("%s: %+v", with, ask)
+		}
+	}
+}
+
 func TestAWipeIsBelievedWhenItIsProven(t *testing.T) {
 	for name, test := range map[string]struct {
 		result   string

@@ -275,6 +275,10 @@ func merge(d, change Doc) {
 			delete(d, name)
 		case object && within:
 			merge(old, inner)
+		case object: // not the change's own, which may be a table's
+			fresh := Doc{}
+			merge(fresh, inner)
+			d[name] = fresh
 		default:
 			d[name] = value
 		}

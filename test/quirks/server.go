@@ -175,6 +175,7 @@ func key(path string) string { return strings.ToLower(strings.TrimRight(path, "/
 func (s *Server) Put(path string, d Doc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	d = clone(d) // it may be a table's, which several tests read
 	if _, ok := d["@odata.id"]; !ok {
 		d["@odata.id"] = path
 	}

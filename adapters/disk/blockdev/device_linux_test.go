@@ -69,7 +69,7 @@ func TestWipeOfWhatCanOnlyReadAndWrite(t *testing.T) {
 	quiet := func(float64, string) {}
 	for method, done := range map[node.WipeMethod]bool{node.WipeQuick: true, node.WipeSecureErase: true, node.WipeCryptoErase: false} {
 		d := file(t, 20<<20)
-		got, err := disk.Wipe(t.Context(), []disk.Device{d}, method, 1, quiet)
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: method, Seed: 1}, quiet)
 		if err != nil || got[0].ReadBack != done || (got[0].Reason == "") != done {
 			t.Errorf("%s: %+v, %v", method, got, err)
 		}
