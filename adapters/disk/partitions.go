@@ -35,8 +35,8 @@ func partitionsOf(d Device) []partition {
 }
 
 func gptAt(d Device, header, block, size int64) (out []partition) {
-	h := make([]byte, 92)
-	if _, err := d.ReadAt(h, header); err != nil || string(h[:8]) != "EFI PART" {
+	h, ok := gptHeader(d, header)
+	if !ok {
 		return nil
 	}
 	table := int64(binary.LittleEndian.Uint64(h[72:])) * block
@@ -122,7 +122,15 @@ func everyPartition(d Device) (out []partition, tables []span) {
 	size := d.Info().Bytes
 	const whole = "EE" // the one with which a GPT has its disk look full
 	for _, block := range []int64{sector, 4096} {
-		out = append(append(out, gptAt(d, block, block, size)...), gptAt(d, size-block, block, size)...)
+		headers := []int64{block, size - block}
+		for _, header := range headers {
+			if twin, at, ok := twinOf(d, header, block, size); ok {
+				headers, tables = append(headers, twin), append(tables, at)
+			}
+		}
+		for _, header := range headers {
+			out = append(out, gptAt(d, header, block, size)...)
+		}
 		entries, _ := mbrAt(d, 0)
 		for _, e := range entries {
 			begin := e.first * block
@@ -140,6 +148,29 @@ func everyPartition(d Device) (out []partition, tables []span) {
 		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.length, b.length))
 	})
 	return slices.CompactFunc(out, func(a, b partition) bool { return a.offset == b.offset && a.length == b.length }), tables
+}
+
+// twinOf is where a GPT says that its other copy is, header and entries: not at the disk's end where the table came with an image
+// of a smaller one, and stayed as it was.
+func twinOf(d Device, header, block, size int64) (twin int64, at span, ok bool) {
+	const entries = 16 << 10 // in front of a backup
+	h, ok := gptHeader(d, header)
+	if !ok {
+		return 0, span{}, false
+	}
+	twin = int64(binary.LittleEndian.Uint64(h[32:]))
+	if twin <= 1 || twin >= size/block {
+		return 0, span{}, false
+	}
+	twin *= block
+	_, ok = gptHeader(d, twin)
+	return twin, span{twin - entries, entries + block}, ok
+}
+
+func gptHeader(d Device, at int64) ([]byte, bool) {
+	h := make([]byte, 92)
+	_, err := d.ReadAt(h, at)
+	return h, err == nil && string(h[:8]) == "EFI PART"
 }
 
 // guid writes a GUID as people do; its first three fields are stored the other way round.

@@ -141,6 +141,21 @@ func TestAQuickWipeEmptiesAFilesystemOnTheWholeDisk(t *testing.T) {
 	}
 }
 
+// An image of a smaller disk was written as it was: the copy of its partition table is in the middle of this one.
+func TestAQuickWipeFindsTheOtherCopyOfATable(t *testing.T) {
+	const end = 40 * mib
+	d := newDisk(64*mib, disk.Means{})
+	header := append([]byte("EFI PART"), make([]byte, 84)...)
+	binary.LittleEndian.PutUint64(header[32:], end/512-1)
+	write(t, d, 512, header)
+	write(t, d, end-512, header)
+	write(t, d, end-512-16<<10, []byte("entries"))
+	got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
+	if err != nil || !got[0].ReadBack || left(t, d, []int64{512, end - 512, end - 512 - 16<<10}) != nil {
+		t.Errorf("%+v, %v, something is at %d", got, err, left(t, d, []int64{512, end - 512, end - 512 - 16<<10}))
+	}
+}
+
 // A wipe that is cut short, wherever that is, is begun anew, and misses nothing: what tells of the rest is emptied last.
 func TestAQuickWipeThatIsCutShort(t *testing.T) {
 	for cut, whole := 0, false; !whole; cut++ {

@@ -32,8 +32,7 @@ func TestFaults(t *testing.T) {
 	liar, err := nbd.Serve(disk, first.DiskFile(0))
 	b.must(err)
 	t.Cleanup(func() { b.must(liar.Close()) })
-	// This one gives no block back and says that it did: a quick wipe does not rely on that, and its disk is empty all the same.
-	second := b.Add(func(s *qemu.Spec) { s.Disks[0].Drive = "discard=ignore" })
+	second := b.Add(func(s *qemu.Spec) { s.Disks[0].Drive = ignoresDiscard }) // a quick wipe does not rely on it
 	flaky, cut, dead := b.Library("flaky", b.image), b.Library("cut", b.image), b.Library("dead", broken(t, b))
 	for _, name := range []string{"flaky", "cut"} {
 		b.DeployProfile(name, name+"@1", func(map[string]any) {})
