@@ -127,17 +127,24 @@ func TestAnAgentThatIsLostIsFencedOff(t *testing.T) {
 	}
 }
 
+// handOut gives an order to the site's agent that is there.
+func handOut(t *testing.T, w *enginetest.World, c agentcommand.State) {
+	t.Helper()
+	if c.Status != agentcommand.Pending {
+		return
+	}
+	_, err := w.Outside.HandOutAgentCommand(t.Context(), enginetest.Operator(), c.AgentCommand, w.Agents.SiteAgent, "boot")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // An abort takes back what was asked of the other agent.
 func TestAnAbortFindsWhatTheOtherAgentHas(t *testing.T) {
 	var w *enginetest.World
 	w = deploying(t, enginetest.Options{
 		Answer: func(_ *enginetest.World, c agentcommand.State) enginetest.Answer {
-			if c.Status == agentcommand.Pending {
-				_, err := w.Outside.HandOutAgentCommand(t.Context(), enginetest.Operator(), c.AgentCommand, w.Agents.SiteAgent, "boot")
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
+			handOut(t, w, c)
 			if w.Now().Sub(enginetest.Began) < time.Minute {
 				w.Agents.SiteAgent = id.Of[id.Agent](uuid.UUID{15: 2})
 			}
@@ -164,10 +171,7 @@ func TestAnAttemptOfAnAgentStepIsOneOrder(t *testing.T) {
 	w = deploying(t, enginetest.Options{
 		Answer: func(_ *enginetest.World, c agentcommand.State) enginetest.Answer {
 			if c.Status == agentcommand.Pending {
-				_, err := w.Outside.HandOutAgentCommand(t.Context(), enginetest.Operator(), c.AgentCommand, w.Agents.SiteAgent, "boot")
-				if err != nil {
-					t.Fatal(err)
-				}
+				handOut(t, w, c)
 				w.Agents.SiteAgent = id.Of[id.Agent](uuid.UUID{15: 2})
 			}
 			return enginetest.Answer{Silent: true}

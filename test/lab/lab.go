@@ -194,14 +194,9 @@ func (l *Lab) Metald(args ...string) (string, error) {
 // file writes a file that only its owner reads.
 func (l *Lab) file(name, text string) string {
 	l.T.Helper()
-	return file(l.T, l.dir, name, text)
-}
-
-func file(t testing.TB, dir, name, text string) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
+	path := filepath.Join(l.dir, name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	return path
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -60,19 +59,6 @@ func (l *Lab) anotherSiteAgent(n int, place Place) {
 	p.within, p.answers = place.Within, func() error { return listening(boot) }
 	p.Start()
 	l.Others, l.boots = append(l.Others, p), append(l.boots, url)
-}
-
-// ServeDHCP runs a DHCP server that knows nothing of network boot, as sites have one: an agent without a control plane.
-func ServeDHCP(t testing.TB, place Place) *Program {
-	t.Helper()
-	boot, dir := place.bootAddress(t), directory(t)
-	p := newProgram(t, "bcd", nil, append([]string{
-		"site", "--boot-alone", "--gateway", "https://127.0.0.1:1", "--ca-sha256", strings.Repeat("0", 64), "--token-file", file(t, dir, "join-token", "of nobody"),
-		"--state-dir", dir, "--boot-listen", boot, "--boot-url", "http://" + boot, "--dhcp", "server", "--dhcp-unknown",
-	}, place.Flags...)...)
-	p.within, p.answers = place.Within, func() error { return listening(boot) }
-	p.Start()
-	return p
 }
 
 var errNobody = errors.New("nobody has the boot lease")

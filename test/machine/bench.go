@@ -54,7 +54,12 @@ type Machine struct {
 func Start(t testing.TB) *Bench {
 	t.Helper()
 	a := openAssets(t)
-	return start(t, a, lab.Options{Host: netns.Address, SiteFlags: append(bootFlags(a, netns.Address, netns.Bridge), serverFlags("100", "200")...)})
+	return start(t, a, bridged(a))
+}
+
+// bridged has the site's agent serve the bridge.
+func bridged(a assets.Assets) lab.Options {
+	return lab.Options{Host: netns.Address, SiteFlags: append(bootFlags(a, netns.Address, netns.Bridge), serverFlags("100", "200")...)}
 }
 
 // bootFlags have an agent serve everything that firmware asks for, at an address behind a port.

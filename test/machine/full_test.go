@@ -19,7 +19,7 @@ import (
 
 // The tests of this file are the full suite, make test-machine-full.
 
-// The site has a DHCP server of its own; its agent says beside it what to boot. The firmware is of four kinds, none of which is
+// The site has a DHCP server of its own; its agent says beside it what to boot. The firmware is of three kinds, none of which is
 // iPXE: its network card has no program of its own.
 func TestFullFirmware(t *testing.T) {
 	const address, server = netns.Address, "10.77.0.2"
@@ -108,7 +108,7 @@ func TestFullGenericKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := start(t, a, lab.Options{Host: netns.Address, SiteFlags: append(bootFlags(a, netns.Address, netns.Bridge), serverFlags("100", "200")...)})
+	b := start(t, a, bridged(a))
 	m := b.Add(func(s *qemu.Spec) { s.Card, s.Disks[0].Bus, s.MemoryMiB = "e1000", qemu.IDE, 1024 })
 	ready(t, b, m)
 	deployed(t, b, m)
@@ -119,10 +119,9 @@ func TestFullGenericKernel(t *testing.T) {
 // Eight machines have their lives at the same time.
 func TestFullEightAtOnce(t *testing.T) {
 	a := openAssets(t)
-	b := start(t, a, lab.Options{
-		Host: netns.Address, SiteFlags: append(bootFlags(a, netns.Address, netns.Bridge), serverFlags("100", "200")...),
-		Patience: 20 * time.Minute, RamdiskWithin: 15 * time.Minute, WipeWithin: 5 * time.Minute,
-	})
+	o := bridged(a)
+	o.Patience, o.RamdiskWithin, o.WipeWithin = 20*time.Minute, 15*time.Minute, 5*time.Minute
+	b := start(t, a, o)
 	var machines []*Machine
 	for range 8 {
 		machines = append(machines, b.Add(func(*qemu.Spec) {}))

@@ -65,7 +65,6 @@ func life(site string, after time.Duration) *Life {
 	}
 }
 
-// A machine whose gateway does not answer gives up after its time, with a reason, and has touched nothing.
 // Images are asked for where the machine has booted from.
 func TestTheBootServersMayKeepImages(t *testing.T) {
 	settings, _ := ParseSettings("metal.site=http://10.0.0.2:8081,http://10.0.0.3:8081")
@@ -75,6 +74,7 @@ func TestTheBootServersMayKeepImages(t *testing.T) {
 	}
 }
 
+// A machine whose gateway does not answer gives up after its time, with a reason, and has touched nothing.
 func TestAGatewayOutOfReach(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"token":"t"}`))
