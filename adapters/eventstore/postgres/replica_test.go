@@ -94,16 +94,18 @@ func TestCallerReturnsWhileWriterIsBlocked(t *testing.T) {
 		err := pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)").Scan(&blocked)
 		return err == nil && blocked
 	})
+	impatient, leave := context.WithCancel(t.Context())
 	go func() { // it waits behind the first, unsent
-		_, err := s.Append(ctx, "thing-2", 0, event.Meta{}, counted{1})
+		_, err := s.Append(impatient, "thing-2", 0, event.Meta{}, counted{1})
 		waits <- err
 	}()
+	leave() // before the first does: the one that waits could take its place
+	if err := <-waits; !errors.Is(err, event.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("an append that waits: %v", err)
+	}
 	cancel()
 	if err := <-sent; !errors.Is(err, event.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
 		t.Errorf("an append under way: %v", err)
-	}
-	if err := <-waits; !errors.Is(err, event.ErrUnavailable) || !errors.Is(err, context.Canceled) {
-		t.Errorf("an append that waits: %v", err)
 	}
 	if err := blocker.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
