@@ -41,8 +41,9 @@ const (
 
 // Sites tells what goes on at a site.
 type Sites interface {
-	// WorkflowsAt lists the workflows of a site's machines that are not over, as far as the log reached when it was asked.
-	WorkflowsAt(ctx context.Context, at id.Site) ([]id.Workflow, error)
+	// WorkflowsAt lists the workflows of a site's machines that are not over, or have ended since a time, as far as the log reached
+	// when it was asked.
+	WorkflowsAt(ctx context.Context, at id.Site, since time.Time) ([]id.Workflow, error)
 	// TokenSpent reports whether the join token that was minted under a step's key was used, or is not good any more.
 	TokenSpent(ctx context.Context, key string) (bool, error)
 }
@@ -129,11 +130,12 @@ type takeover struct {
 }
 
 func (t *takeover) look(ctx context.Context) error {
-	running, err := t.sites.WorkflowsAt(ctx, t.lease.Site)
+	// What ended since may have gone on by an entry that was set again.
+	workflows, err := t.sites.WorkflowsAt(ctx, t.lease.Site, t.lease.TakenAt)
 	if err != nil {
 		return err
 	}
-	for _, id := range running {
+	for _, id := range workflows {
 		w, _, err := t.service.Workflow(ctx, id)
 		if err != nil {
 			return err
@@ -165,10 +167,10 @@ func (t *takeover) workflow(ctx context.Context, w workflow.State) error {
 			newest, of = s, order
 		}
 	}
-	if !newest.Exists() || !steps.EntryWanted(w, of.Step) || of.Step.StartedAt.After(t.lease.TakenAt) {
+	if !newest.Exists() || of.Step.StartedAt.After(t.lease.TakenAt) {
 		return nil
 	}
-	return t.again(ctx, newest, of)
+	return t.again(ctx, newest, of, steps.EntryWanted(w, of.Step))
 }
 
 // last is the agent command of an order that counts: the one that was asked for after the others had lost their agent.
@@ -188,8 +190,9 @@ func (t *takeover) last(ctx context.Context, order steps.BootOrder) (s agentcomm
 	return s, nil
 }
 
-// again asks the holder for an entry, once; after an order that its boot did not live to finish, once more.
-func (t *takeover) again(ctx context.Context, set agentcommand.State, of steps.BootOrder) error {
+// again asks the holder for an entry, once; after an order that its boot did not live to finish, once more. What was asked for
+// counts too when the machine has booted by it since, and nobody wants it any more.
+func (t *takeover) again(ctx context.Context, set agentcommand.State, of steps.BootOrder, wanted bool) error {
 	now := t.clock()
 	var entry agentcommand.BootEntry
 	if err := json.Unmarshal(set.Payload, &entry); err != nil || !now.Before(entry.ExpiresAt) {
@@ -199,10 +202,11 @@ func (t *takeover) again(ctx context.Context, set agentcommand.State, of steps.B
 		key := "bootlease:" + t.lease.Site.String() + ":" + strconv.FormatInt(t.lease.Term, 10) + ":" + set.AgentCommand.String() +
 			":" + strconv.Itoa(n)
 		s, _, err := t.service.AgentCommand(ctx, agentcommand.IDOf(key))
-		if fault.CodeOf(err) == fault.NotFound {
-			return t.ask(ctx, key, set, of, now)
-		}
 		switch {
+		case fault.CodeOf(err) == fault.NotFound && wanted:
+			return t.ask(ctx, key, set, of, now)
+		case fault.CodeOf(err) == fault.NotFound:
+			return nil
 		case err != nil:
 			return err
 		case !s.Status.Settled():

@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // WorkflowsAt implements bootlease.Sites.
-func (w *world) WorkflowsAt(context.Context, id.Site) ([]id.Workflow, error) {
+func (w *world) WorkflowsAt(context.Context, id.Site, time.Time) ([]id.Workflow, error) {
 	return []id.Workflow{w.Workflow().Workflow}, nil
 }
 
@@ -207,6 +207,21 @@ func TestEntriesThatAreOver(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A machine may boot by what it was given again, and be done with it, before anybody looks: it was given it all the same.
+func TestAnEntryThatWasUsedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.until("wait", workflow.StepWaiting)
+	w.takes(2, 1)
+	w.look()
+	w.carriesOut(2, w.again(1, 1))
+	w.spent = true
+	_, err := w.Outside.AbortWorkflow(t.Context(), enginetest.Operator(), w.Workflow().Workflow, "nobody wants it any more")
+	fatal(t, err)
+	if again := w.look(); again != 0 || w.completed() != (lease.Completed{Site: enginetest.Site, Term: 1, Entries: 1}) {
+		t.Errorf("again in %s: %+v", again, w.completed())
 	}
 }
 

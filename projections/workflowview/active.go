@@ -3,6 +3,7 @@ package workflowview
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,12 +12,13 @@ import (
 	"github.com/better-compute/metal/projections"
 )
 
-// ActiveAt lists the workflows of a site's machines that are not over, oldest first.
-func ActiveAt(ctx context.Context, db projections.DB, at id.Site) ([]id.Workflow, error) {
-	const sql = `SELECT workflow_id FROM workflowview_workflows WHERE status = ANY($1) AND site_id = $2 ORDER BY created_position`
+// ActiveAt lists the workflows of a site's machines that are not over, or ended at a time or after it, oldest first.
+func ActiveAt(ctx context.Context, db projections.DB, at id.Site, since time.Time) ([]id.Workflow, error) {
+	const sql = `SELECT workflow_id FROM workflowview_workflows WHERE (status = ANY($1) OR ended_at >= $3) AND site_id = $2
+		ORDER BY created_position`
 	rows, err := db.Query(ctx, sql, []workflow.Status{
 		workflow.Pending, workflow.Running, workflow.Paused, workflow.Failing, workflow.Cancelling,
-	}, at.String())
+	}, at.String(), since)
 	if err != nil {
 		return nil, fmt.Errorf("workflows at %s: %w", at, err)
 	}

@@ -197,6 +197,36 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// What goes on at a site is what is not over, and what has ended since: workflow n ends n seconds after the start, but for the first.
+func TestActiveAtASite(t *testing.T) {
+	db, log := pgtest.New(t), newLog(t)
+	at := created(1).Site
+	for n := range 4 {
+		facts := created(n)
+		events := []event.Event{facts}
+		if n > 0 {
+			events = append(events, workflow.Ended{Ref: facts.Ref, Status: workflow.Succeeded, At: start.Add(time.Duration(n) * time.Second)})
+		}
+		if _, err := log.Append(t.Context(), workflow.StreamOf(workflowID(n)), 0, event.Meta{}, events...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	projectiontest.CatchUp(t, db, log, workflowview.New())
+	for after, want := range map[time.Duration][]id.Workflow{
+		0:                                {workflowID(0), workflowID(1), workflowID(2), workflowID(3)},
+		2 * time.Second:                  {workflowID(0), workflowID(2), workflowID(3)},
+		3*time.Second + time.Millisecond: {workflowID(0)},
+	} {
+		got, err := workflowview.ActiveAt(t.Context(), db, at, start.Add(after))
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("since %s: %v, %v", after, got, err)
+		}
+	}
+	if got, err := workflowview.ActiveAt(t.Context(), db, id.Of[id.Site](projectiontest.ID(2)), start); err != nil || len(got) > 0 {
+		t.Errorf("at another site: %v, %v", got, err)
+	}
+}
+
 // expect reads a list by pages of two.
 func expect(t *testing.T, db projections.DB, f workflowview.Filter, want ...int) {
 	t.Helper()

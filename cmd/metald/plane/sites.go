@@ -2,6 +2,7 @@ package plane
 
 import (
 	"context"
+	"time"
 
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/domain/fault"
@@ -13,7 +14,7 @@ import (
 type sites struct{ plane *plane }
 
 // WorkflowsAt implements bootlease.Sites.
-func (s sites) WorkflowsAt(ctx context.Context, at id.Site) ([]id.Workflow, error) {
+func (s sites) WorkflowsAt(ctx context.Context, at id.Site, since time.Time) ([]id.Workflow, error) {
 	head, err := s.plane.stores.Log.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -21,7 +22,7 @@ func (s sites) WorkflowsAt(ctx context.Context, at id.Site) ([]id.Workflow, erro
 	if err := s.plane.runner.Wait(ctx, workflowview.Name, head); err != nil {
 		return nil, fault.Wrap(err, fault.Unavailable, "the read model of workflows is behind the log")
 	}
-	found, err := workflowview.ActiveAt(ctx, s.plane.stores.Pool, at)
+	found, err := workflowview.ActiveAt(ctx, s.plane.stores.Pool, at, since)
 	return found, postgres.Fault(err)
 }
 
