@@ -23,6 +23,17 @@ func (s Scope) Empty() bool {
 	return !s.All && len(s.Tenants)+len(s.Sites)+len(s.Pools)+len(s.Nodes) == 0
 }
 
+// Public is the audience of what every tenant sees.
+const Public = "public"
+
+// OrPublic is the scope and what is Public. One that sees nothing does not see that either.
+func (s Scope) OrPublic() Scope {
+	if !s.All && !s.Empty() {
+		s.Tenants = append(slices.Clip(s.Tenants), Public)
+	}
+	return s
+}
+
 // Reaches reports whether the scope covers the resource at p.
 func (s Scope) Reaches(p Place) bool {
 	return s.All || in(s.Tenants, p.Tenant) || in(s.Sites, p.Site) || in(s.Pools, p.Pool) || in(s.Nodes, p.Node)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/better-compute/metal/domain/event"
 )
 
 // Table keeps rows as Go structs of type R, whose JSON names are the table's columns: reading and writing a set of
@@ -165,6 +167,28 @@ func (t Table[R]) Load(ctx context.Context, tx pgx.Tx, keys []string) (Rows[R], 
 		return nil, fmt.Errorf("load %s: %w", t.name, err)
 	}
 	return held, nil
+}
+
+// Fold brings the rows of the streams of a batch, whose ids are the keys, up to it: with gives the row after an event. It must give
+// back the row where that holds the event already, and nil where there is none: before a stream's first event, or after it is gone.
+func (t Table[R]) Fold(ctx context.Context, tx pgx.Tx, batch []event.Recorded, with func(*R, event.Recorded) *R) error {
+	rows, err := t.Load(ctx, tx, Streams(batch))
+	if err != nil {
+		return err
+	}
+	for _, e := range batch {
+		rows[e.Stream.ID()] = with(rows[e.Stream.ID()], e)
+	}
+	return t.Save(ctx, tx, rows)
+}
+
+// Streams is the ids of the streams of a batch, one for each event.
+func Streams(batch []event.Recorded) []string {
+	ids := make([]string, len(batch))
+	for i, e := range batch {
+		ids[i] = e.Stream.ID()
+	}
+	return ids
 }
 
 // Save writes the rows, in the order of keys, and removes those that are nil.

@@ -76,7 +76,7 @@ func (a *API) imageDone(ctx context.Context, done commands.ImageOutcome) (*answe
 		RegisteredAt: done.At, Version: done.Version, Position: done.Position, UpdatedAt: done.At,
 	}
 	if s.Public {
-		row.Audience = images.Public
+		row.Audience = projections.Public
 	}
 	if done.Version > 1 {
 		a.settled(ctx, images.Name, done.Position)

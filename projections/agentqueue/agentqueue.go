@@ -91,16 +91,5 @@ func text[T interface {
 }
 
 func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
-	touched := make([]string, len(batch))
-	for i, e := range batch {
-		touched[i] = e.Stream.ID()
-	}
-	rows, err := commands.Load(ctx, tx, touched)
-	if err != nil {
-		return err
-	}
-	for _, e := range batch {
-		rows[e.Stream.ID()] = rows[e.Stream.ID()].With(e)
-	}
-	return commands.Save(ctx, tx, rows)
+	return commands.Fold(ctx, tx, batch, (*Row).With)
 }

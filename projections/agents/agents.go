@@ -63,11 +63,7 @@ type certificateRow struct {
 }
 
 func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
-	touched := make([]string, len(batch))
-	for i, e := range batch {
-		touched[i] = e.Stream.ID()
-	}
-	rows, err := agents.Load(ctx, tx, touched)
+	rows, err := agents.Load(ctx, tx, projections.Streams(batch))
 	if err != nil {
 		return err
 	}

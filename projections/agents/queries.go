@@ -82,22 +82,14 @@ type Filter struct {
 	Role  agent.Role
 }
 
-const listName = "agents"
+var list = projections.List[View]{
+	Name: "agents", From: selectView, Key: "a.agent_id", Valid: projections.ValidID[id.Agent], Scan: scanView,
+	KeyOf: func(v View) string { return v.AgentID },
+}
 
 // List reads one page, by id, and the cursor of the next, empty after the last. Errors: INVALID_INPUT for a bad limit or
 // cursor.
 func List(ctx context.Context, db projections.DB, f Filter, p projections.Page) ([]View, string, error) {
-	size, err := p.Size()
-	if err != nil {
-		return nil, "", err
-	}
-	after, err := p.After(listName, func(key string) bool {
-		_, err := id.Parse[id.Agent](key)
-		return err == nil
-	})
-	if err != nil || f.Scope.Empty() {
-		return nil, "", err
-	}
 	w := &projections.Where{}
 	w.Within(f.Scope, projections.Place{Tenant: "a.tenant_id", Site: "a.site_id", Node: "a.node_id"})
 	if !id.IsZero(f.Site) {
@@ -109,21 +101,7 @@ func List(ctx context.Context, db projections.DB, f Filter, p projections.Page) 
 	if f.Role != "" {
 		w.Add("a.role = {}", f.Role)
 	}
-	if after != "" {
-		w.Add("a.agent_id < {}", after)
-	}
-	rows, err := db.Query(ctx, selectView+w.SQL()+` ORDER BY a.agent_id DESC LIMIT `+w.Arg(size+1), w.Args()...)
-	if err != nil {
-		return nil, "", fmt.Errorf("list agents: %w", err)
-	}
-	views, err := pgx.CollectRows(rows, scanView)
-	if err != nil {
-		return nil, "", fmt.Errorf("list agents: %w", err)
-	}
-	if len(views) <= size {
-		return views, "", nil
-	}
-	return views[:size], projections.Cursor(listName, views[size-1].AgentID), nil
+	return list.Page(ctx, db, w, p)
 }
 
 // Certificates is every certificate that an agent ever had, in the order of issue.

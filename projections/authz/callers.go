@@ -106,10 +106,10 @@ func credentials(ctx context.Context, db projections.DB, of []Principal) error {
 func ListPrincipals(
 	ctx context.Context, db projections.DB, s projections.Scope, a Around, p projections.Page,
 ) ([]Principal, string, error) {
-	l := listing{table: "authz_principals", key: "principal_id", valid: valid[id.Principal], page: p}
-	l.where.Within(s, tenantPlace)
-	Around{Tenant: a.Tenant}.where(&l.where)
-	found, next, err := list(ctx, db, l, principalRow.resource)
+	w := &projections.Where{}
+	w.Within(s, tenantPlace)
+	Around{Tenant: a.Tenant}.where(w)
+	found, next, err := page(ctx, db, principalList, w, p)
 	if err != nil {
 		return nil, "", err
 	}
@@ -121,12 +121,12 @@ func ListPrincipals(
 func ListBindings(
 	ctx context.Context, db projections.DB, s projections.Scope, of id.Principal, p projections.Page,
 ) ([]Binding, string, error) {
-	l := listing{table: "authz_bindings", key: "binding_id", valid: valid[id.Binding], page: p}
-	l.where.Within(s, projections.Place{
+	w := &projections.Where{}
+	w.Within(s, projections.Place{
 		Tenant: "(SELECT tenant_id FROM authz_principals p WHERE p.principal_id = t.principal_id)",
 	})
 	if !id.IsZero(of) {
-		l.where.Add("principal_id = {}", of.String())
+		w.Add("principal_id = {}", of.String())
 	}
-	return list(ctx, db, l, bindingRow.resource)
+	return page(ctx, db, bindingList, w, p)
 }

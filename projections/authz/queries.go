@@ -2,14 +2,10 @@ package authz
 
 import (
 	"context"
-	"encoding"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/projections"
 )
@@ -24,9 +20,9 @@ func GetTenant(ctx context.Context, db projections.DB, s projections.Scope, t id
 func ListTenants(
 	ctx context.Context, db projections.DB, s projections.Scope, p projections.Page,
 ) ([]Tenant, string, error) {
-	l := listing{table: "authz_tenants", key: "tenant_id", valid: valid[id.Tenant], page: p}
-	l.where.Within(s, tenantPlace)
-	return list(ctx, db, l, tenantRow.resource)
+	w := &projections.Where{}
+	w.Within(s, tenantPlace)
+	return page(ctx, db, tenantList, w, p)
 }
 
 // GetSite reads one site. Errors: NOT_FOUND, also where the scope does not reach it.
@@ -54,10 +50,10 @@ func (a Around) where(w *projections.Where) {
 func ListSites(
 	ctx context.Context, db projections.DB, s projections.Scope, a Around, p projections.Page,
 ) ([]Site, string, error) {
-	l := listing{table: "authz_sites", key: "site_id", valid: valid[id.Site], page: p}
-	l.where.Within(s, sitePlace)
-	a.where(&l.where)
-	return list(ctx, db, l, siteRow.resource)
+	w := &projections.Where{}
+	w.Within(s, sitePlace)
+	a.where(w)
+	return page(ctx, db, siteList, w, p)
 }
 
 // GetPool reads one pool. Errors: NOT_FOUND, also where the scope does not reach it.
@@ -70,10 +66,10 @@ func GetPool(ctx context.Context, db projections.DB, s projections.Scope, p id.P
 func ListPools(
 	ctx context.Context, db projections.DB, s projections.Scope, a Around, p projections.Page,
 ) ([]Pool, string, error) {
-	l := listing{table: "authz_pools", key: "pool_id", valid: valid[id.Pool], page: p}
-	l.where.Within(s, poolPlace)
-	a.where(&l.where)
-	return list(ctx, db, l, poolRow.resource)
+	w := &projections.Where{}
+	w.Within(s, poolPlace)
+	a.where(w)
+	return page(ctx, db, poolList, w, p)
 }
 
 // The columns that say where a row is.
@@ -91,78 +87,55 @@ func get[R, T any](
 	var w projections.Where
 	w.Add(key+" = {}", of.String())
 	w.Within(s, columns)
-	var zero T
-	var raw []byte
-	err := db.QueryRow(ctx, "SELECT to_json(t) FROM "+table+" t"+w.SQL(), w.Args()...).Scan(&raw)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return zero, fault.New(fault.NotFound, "there is no %s", of)
-	}
+	row, err := projections.One[R](ctx, db, of.String(), "SELECT to_json(t) FROM "+table+" t"+w.SQL(), w.Args()...)
 	if err != nil {
-		return zero, fmt.Errorf("read %s: %w", of, err)
-	}
-	var row R
-	if err := json.Unmarshal(raw, &row); err != nil {
-		return zero, fmt.Errorf("read %s: %w", of, err)
+		var none T
+		return none, err
 	}
 	return resource(row)
 }
 
-// listing is what list reads: a table by its key, newest first.
-type listing struct {
-	table, key string
-	valid      func(key string) bool
-	where      projections.Where
-	page       projections.Page
+// The lists: tables by their keys, newest first.
+var (
+	tenantList    = listOf("authz_tenants", "tenant_id", projections.ValidID[id.Tenant], tenantRow.resource)
+	siteList      = listOf("authz_sites", "site_id", projections.ValidID[id.Site], siteRow.resource)
+	poolList      = listOf("authz_pools", "pool_id", projections.ValidID[id.Pool], poolRow.resource)
+	principalList = listOf("authz_principals", "principal_id", projections.ValidID[id.Principal], principalRow.resource)
+	bindingList   = listOf("authz_bindings", "binding_id", projections.ValidID[id.Binding], bindingRow.resource)
+)
+
+// keyed is a resource with its row's key.
+type keyed[T any] struct {
+	key      string
+	resource T
 }
 
-// valid reports whether key is an id of type T.
-func valid[T any, PT interface {
-	*T
-	encoding.TextUnmarshaler
-}](key string) bool {
-	return PT(new(T)).UnmarshalText([]byte(key)) == nil
+// listOf is the list of a table.
+func listOf[R, T any](
+	table, key string, valid func(key string) bool, resource func(R) (T, error),
+) projections.List[keyed[T]] {
+	return projections.List[keyed[T]]{
+		Name: table, From: "SELECT " + key + ", to_json(t) FROM " + table + " t", Key: key, Valid: valid,
+		Scan: func(r pgx.CollectableRow) (k keyed[T], err error) {
+			var row R
+			if err := r.Scan(&k.key, &row); err != nil {
+				return k, err
+			}
+			k.resource, err = resource(row)
+			return k, err
+		},
+		KeyOf: func(k keyed[T]) string { return k.key },
+	}
 }
 
-// list reads one page.
-func list[R, T any](
-	ctx context.Context, db projections.DB, l listing, resource func(R) (T, error),
+// page reads one page.
+func page[T any](
+	ctx context.Context, db projections.DB, l projections.List[keyed[T]], w *projections.Where, p projections.Page,
 ) ([]T, string, error) {
-	size, err := l.page.Size()
-	if err != nil {
-		return nil, "", err
+	found, next, err := l.Page(ctx, db, w, p)
+	items := make([]T, len(found))
+	for i, k := range found {
+		items[i] = k.resource
 	}
-	after, err := l.page.After(l.table, l.valid)
-	if err != nil {
-		return nil, "", err
-	}
-	if after != "" {
-		l.where.Add(l.key+" < {}", after)
-	}
-	sql := fmt.Sprintf("SELECT %s, to_json(t) FROM %s t%s ORDER BY %s DESC LIMIT %s",
-		l.key, l.table, l.where.SQL(), l.key, l.where.Arg(size+1))
-	rows, err := db.Query(ctx, sql, l.where.Args()...)
-	if err != nil {
-		return nil, "", fmt.Errorf("list %s: %w", l.table, err)
-	}
-	items := make([]T, 0, size)
-	var last, next, key string
-	var raw []byte
-	_, err = pgx.ForEachRow(rows, []any{&key, &raw}, func() error {
-		if len(items) == size {
-			next = projections.Cursor(l.table, last)
-			return nil
-		}
-		last = key
-		var row R
-		if err := json.Unmarshal(raw, &row); err != nil {
-			return err
-		}
-		item, err := resource(row)
-		items = append(items, item)
-		return err
-	})
-	if err != nil {
-		return nil, "", fmt.Errorf("list %s: %w", l.table, err)
-	}
-	return items, next, nil
+	return items, next, err
 }

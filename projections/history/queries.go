@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,50 +48,23 @@ const (
 const entryColumns = `event_id, node_id, stream, version, position, type, schema_version, at, decided_at, tenant, subject, principal,
 	request_id, correlation_id, causation_id, data`
 
-const listName = "history"
-
 // List reads one page of a machine's events in causal order or against it, and the cursor of the next page, empty
 // after the last. Whether the caller may see the machine is checked before. Errors: INVALID_INPUT for a bad limit or
 // cursor; a cursor goes on in the order of the page it came from.
 func List(
 	ctx context.Context, db projections.DB, n id.Node, order Order, p projections.Page,
 ) ([]Entry, string, error) {
-	size, err := p.Size()
-	if err != nil {
-		return nil, "", err
+	up := order == OldestFirst
+	if !up {
+		order = NewestFirst
 	}
-	name, direction, beyond := listName+"-"+string(NewestFirst), "DESC", "position < {}"
-	if order == OldestFirst {
-		name, direction, beyond = listName+"-"+string(OldestFirst), "ASC", "position > {}"
+	list := projections.List[Entry]{
+		Name: "history-" + string(order), From: `SELECT ` + entryColumns + ` FROM history_events`, Key: "position", Up: up,
+		Valid: projections.ValidPosition, Scan: scan, KeyOf: func(e Entry) string { return e.Position.String() },
 	}
-	after, err := p.After(name, isPosition)
-	if err != nil {
-		return nil, "", err
-	}
-	var w projections.Where
+	w := &projections.Where{}
 	w.Add("node_id = {}", n.String())
-	if after != "" {
-		position, err := strconv.ParseInt(after, 10, 64)
-		if err != nil {
-			return nil, "", fmt.Errorf("cursor: %w", err)
-		}
-		w.Add(beyond, position)
-	}
-	sql := `SELECT ` + entryColumns + ` FROM history_events` + w.SQL() + ` ORDER BY position ` + direction +
-		` LIMIT ` + w.Arg(size+1)
-	rows, err := db.Query(ctx, sql, w.Args()...)
-	if err != nil {
-		return nil, "", fmt.Errorf("history of %s: %w", n, err)
-	}
-	entries, err := pgx.CollectRows(rows, scan)
-	if err != nil {
-		return nil, "", fmt.Errorf("history of %s: %w", n, err)
-	}
-	if len(entries) <= size {
-		return entries, "", nil
-	}
-	entries = entries[:size]
-	return entries, projections.Cursor(name, entries[size-1].Position.String()), nil
+	return list.Page(ctx, db, w, p)
 }
 
 func scan(row pgx.CollectableRow) (e Entry, err error) {
@@ -100,11 +72,6 @@ func scan(row pgx.CollectableRow) (e Entry, err error) {
 		&e.Principal, &e.RequestID, &e.CorrelationID, &e.CausationID, &e.Data)
 	e.At, e.DecidedAt = e.At.UTC(), e.DecidedAt.UTC()
 	return e, err
-}
-
-func isPosition(key string) bool {
-	_, err := strconv.ParseInt(key, 10, 64)
-	return err == nil
 }
 
 // Chain is an event with what led to it: the entries of a machine that share its correlation, oldest first, at most a

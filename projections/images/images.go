@@ -3,17 +3,11 @@ package images
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/better-compute/metal/domain/event"
-	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/image"
 	"github.com/better-compute/metal/projections"
@@ -21,9 +15,6 @@ import (
 
 // Name is the projection's name, to wait for it.
 const Name = "images"
-
-// Public is the audience of an image that every tenant sees.
-const Public = "public"
 
 // New is the projection.
 func New() projections.Projection {
@@ -39,7 +30,7 @@ var images = projections.NewTable[Image]("images", "image_id")
 type Image struct {
 	ID                 string         `json:"image_id"`
 	Tenant             string         `json:"tenant_id"`
-	Audience           string         `json:"audience"` // the tenant, or Public
+	Audience           string         `json:"audience"` // the tenant, or projections.Public
 	Name               string         `json:"name"`
 	ImageVersion       string         `json:"image_version"`
 	Digest             string         `json:"digest"`
@@ -57,23 +48,7 @@ type Image struct {
 }
 
 func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
-	touched := make([]string, len(batch))
-	for i, e := range batch {
-		touched[i] = e.Stream.ID()
-	}
-	rows, err := images.Load(ctx, tx, touched)
-	if err != nil {
-		return err
-	}
-	for _, e := range batch {
-		rows[e.Stream.ID()] = rows[e.Stream.ID()].with(e)
-	}
-	for key, row := range rows {
-		if row == nil { // of a stream whose first event this program does not know
-			delete(rows, key)
-		}
-	}
-	return images.Save(ctx, tx, rows)
+	return images.Fold(ctx, tx, batch, (*Image).with)
 }
 
 // with is the row after an event; one that the row holds already changes nothing.
@@ -100,7 +75,7 @@ func registeredRow(r image.Registered, e event.Recorded) *Image {
 		RegisteredAt: e.Meta.At, RegisteredPosition: e.Position,
 	}
 	if r.Public {
-		row.Audience = Public
+		row.Audience = projections.Public
 	}
 	return row
 }
@@ -109,20 +84,11 @@ func registeredRow(r image.Registered, e event.Recorded) *Image {
 func (i Image) Place() projections.Place { return projections.Place{Tenant: i.Tenant} }
 
 // Public reports whether every tenant sees the image.
-func (i Image) Public() bool { return i.Audience == Public }
+func (i Image) Public() bool { return i.Audience == projections.Public }
 
 // Get reads one image. Errors: NOT_FOUND.
 func Get(ctx context.Context, db projections.DB, i id.Image) (Image, error) {
-	var raw []byte
-	err := db.QueryRow(ctx, `SELECT to_json(i) FROM images i WHERE image_id = $1`, i.String()).Scan(&raw)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Image{}, fault.New(fault.NotFound, "there is no image %s", i)
-	}
-	if err != nil {
-		return Image{}, fmt.Errorf("read image %s: %w", i, err)
-	}
-	var row Image
-	return row, json.Unmarshal(raw, &row)
+	return projections.One[Image](ctx, db, "image "+i.String(), `SELECT to_json(i) FROM images i WHERE image_id = $1`, i.String())
 }
 
 // Filter bounds a list. Every field that is set must match.
@@ -133,43 +99,16 @@ type Filter struct {
 	Withdrawn bool // these too
 }
 
+var list = projections.List[Image]{
+	Name: Name, From: `SELECT to_json(i) FROM images i`, Key: "registered_position", Valid: projections.ValidPosition,
+	Scan: projections.ScanJSON[Image], KeyOf: func(i Image) string { return i.RegisteredPosition.String() },
+}
+
 // List reads one page, newest first, and the cursor of the next, empty after the last. Errors: INVALID_INPUT for a bad limit
 // or cursor.
 func List(ctx context.Context, db projections.DB, f Filter, p projections.Page) ([]Image, string, error) {
-	size, err := p.Size()
-	if err != nil {
-		return nil, "", err
-	}
-	after, err := p.After(Name, func(key string) bool {
-		_, err := strconv.ParseInt(key, 10, 64)
-		return err == nil
-	})
-	if err != nil || f.Scope.Empty() {
-		return nil, "", err
-	}
-	w := f.where()
-	if after != "" {
-		w.Add("registered_position < {}::bigint", after)
-	}
-	rows, err := db.Query(ctx, `SELECT to_json(i) FROM images i`+w.SQL()+` ORDER BY registered_position DESC LIMIT `+w.Arg(size+1),
-		w.Args()...)
-	if err != nil {
-		return nil, "", fmt.Errorf("list images: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (i Image, err error) { return i, r.Scan(&i) })
-	if err != nil {
-		return nil, "", fmt.Errorf("list images: %w", err)
-	}
-	if len(list) <= size {
-		return list, "", nil
-	}
-	return list[:size], projections.Cursor(Name, strconv.FormatUint(uint64(list[size-1].RegisteredPosition), 10)), nil
-}
-
-func (f Filter) where() *projections.Where {
-	w, scope := &projections.Where{}, f.Scope
-	scope.Tenants = append(slices.Clip(scope.Tenants), Public)
-	w.Within(scope, projections.Place{Tenant: "audience"})
+	w := &projections.Where{}
+	w.Within(f.Scope.OrPublic(), projections.Place{Tenant: "audience"})
 	if !id.IsZero(f.Tenant) {
 		w.Add("tenant_id = {}", f.Tenant.String())
 	}
@@ -179,5 +118,5 @@ func (f Filter) where() *projections.Where {
 	if !f.Withdrawn {
 		w.Add("withdrawn = {}", false)
 	}
-	return w
+	return list.Page(ctx, db, w, p)
 }

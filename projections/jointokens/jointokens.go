@@ -3,16 +3,11 @@ package jointokens
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/better-compute/metal/domain/event"
-	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/jointoken"
 	"github.com/better-compute/metal/projections"
@@ -52,23 +47,7 @@ type Token struct {
 }
 
 func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
-	touched := make([]string, len(batch))
-	for i, e := range batch {
-		touched[i] = e.Stream.ID()
-	}
-	rows, err := tokens.Load(ctx, tx, touched)
-	if err != nil {
-		return err
-	}
-	for _, e := range batch {
-		rows[e.Stream.ID()] = rows[e.Stream.ID()].with(e)
-	}
-	for key, row := range rows {
-		if row == nil { // of a stream whose first event this program does not know
-			delete(rows, key)
-		}
-	}
-	return tokens.Save(ctx, tx, rows)
+	return tokens.Fold(ctx, tx, batch, (*Token).with)
 }
 
 // with is the row after an event; one that the row holds already changes nothing.
@@ -112,16 +91,7 @@ func (t Token) Place() projections.Place {
 
 // Get reads one token. Errors: NOT_FOUND.
 func Get(ctx context.Context, db projections.DB, t id.JoinToken) (Token, error) {
-	var raw []byte
-	err := db.QueryRow(ctx, `SELECT to_json(t) FROM join_tokens t WHERE token_id = $1`, t.String()).Scan(&raw)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Token{}, fault.New(fault.NotFound, "there is no join token %s", t)
-	}
-	if err != nil {
-		return Token{}, fmt.Errorf("read join token %s: %w", t, err)
-	}
-	var row Token
-	return row, json.Unmarshal(raw, &row)
+	return projections.One[Token](ctx, db, "join token "+t.String(), `SELECT to_json(t) FROM join_tokens t WHERE token_id = $1`, t.String())
 }
 
 // Filter bounds a list. Every field that is set must match.
@@ -132,20 +102,14 @@ type Filter struct {
 	Node   id.Node
 }
 
+var list = projections.List[Token]{
+	Name: Name, From: `SELECT to_json(t) FROM join_tokens t`, Key: "minted_position", Valid: projections.ValidPosition,
+	Scan: projections.ScanJSON[Token], KeyOf: func(t Token) string { return t.MintedPosition.String() },
+}
+
 // List reads one page, newest first, and the cursor of the next, empty after the last. Errors: INVALID_INPUT for a bad limit
 // or cursor.
 func List(ctx context.Context, db projections.DB, f Filter, p projections.Page) ([]Token, string, error) {
-	size, err := p.Size()
-	if err != nil {
-		return nil, "", err
-	}
-	after, err := p.After(Name, func(key string) bool {
-		_, err := strconv.ParseInt(key, 10, 64)
-		return err == nil
-	})
-	if err != nil || f.Scope.Empty() {
-		return nil, "", err
-	}
 	w := &projections.Where{}
 	w.Within(f.Scope, projections.Place{Tenant: "tenant_id", Site: "site_id", Pool: "pool_id", Node: "node_id"})
 	if !id.IsZero(f.Tenant) {
@@ -157,20 +121,5 @@ func List(ctx context.Context, db projections.DB, f Filter, p projections.Page) 
 	if !id.IsZero(f.Node) {
 		w.Add("node_id = {}", f.Node.String())
 	}
-	if after != "" {
-		w.Add("minted_position < {}::bigint", after)
-	}
-	rows, err := db.Query(ctx, `SELECT to_json(t) FROM join_tokens t`+w.SQL()+` ORDER BY minted_position DESC LIMIT `+w.Arg(size+1),
-		w.Args()...)
-	if err != nil {
-		return nil, "", fmt.Errorf("list join tokens: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (t Token, err error) { return t, r.Scan(&t) })
-	if err != nil {
-		return nil, "", fmt.Errorf("list join tokens: %w", err)
-	}
-	if len(list) <= size {
-		return list, "", nil
-	}
-	return list[:size], projections.Cursor(Name, strconv.FormatUint(uint64(list[size-1].MintedPosition), 10)), nil
+	return list.Page(ctx, db, w, p)
 }

@@ -72,45 +72,29 @@ type Listed struct {
 	Next  string
 }
 
-const listName = "nodes"
+// item is a view that is not decoded.
+type item struct {
+	node string
+	view json.RawMessage
+}
+
+var list = projections.List[item]{
+	Name: "nodes", From: `SELECT node_id, view FROM metalview_nodes`, Key: "node_id", Valid: projections.ValidID[id.Node],
+	Scan:  func(r pgx.CollectableRow) (i item, err error) { return i, r.Scan(&i.node, &i.view) },
+	KeyOf: func(i item) string { return i.node },
+}
 
 // ListJSON reads one page without decoding the views. Errors: INVALID_INPUT for a bad limit, cursor or label.
 func ListJSON(ctx context.Context, db projections.DB, f Filter, p projections.Page) (Listed, error) {
-	size, err := p.Size()
+	items, next, err := list.Page(ctx, db, f.where(), p)
 	if err != nil {
 		return Listed{}, err
 	}
-	after, err := p.After(listName, validNode)
-	if err != nil || f.Scope.Empty() {
-		return Listed{}, err
+	views := make([]json.RawMessage, len(items))
+	for i, it := range items {
+		views[i] = it.view
 	}
-	w := f.where()
-	if after != "" {
-		w.Add("node_id < {}", after)
-	}
-	sql := `SELECT node_id, view FROM metalview_nodes` + w.SQL() + ` ORDER BY node_id DESC LIMIT ` + w.Arg(size+1)
-	rows, err := db.Query(ctx, sql, w.Args()...)
-	if err != nil {
-		return Listed{}, fmt.Errorf("list nodes: %w", err)
-	}
-	defer rows.Close()
-	var list Listed
-	var last string
-	for rows.Next() {
-		if len(list.Items) == size {
-			list.Next = projections.Cursor(listName, last)
-			break
-		}
-		var view json.RawMessage
-		if err := rows.Scan(&last, &view); err != nil {
-			return Listed{}, fmt.Errorf("list nodes: %w", err)
-		}
-		list.Items = append(list.Items, view)
-	}
-	if rows.Close(); rows.Err() != nil {
-		return Listed{}, fmt.Errorf("list nodes: %w", rows.Err())
-	}
-	return list, nil
+	return Listed{Items: views, Next: next}, nil
 }
 
 // List reads one page, newest first, and the cursor of the next, empty after the last. Errors: as ListJSON.
@@ -126,11 +110,6 @@ func List(ctx context.Context, db projections.DB, f Filter, p projections.Page) 
 		}
 	}
 	return views, list.Next, nil
-}
-
-func validNode(key string) bool {
-	_, err := id.Parse[id.Node](key)
-	return err == nil
 }
 
 func (f Filter) where() *projections.Where {

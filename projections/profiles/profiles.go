@@ -15,9 +15,6 @@ import (
 // Name is the projection's name, to wait for it.
 const Name = "profiles"
 
-// Public is the audience of a profile that every tenant finds.
-const Public = "public"
-
 // New is the projection. Who holds a public name is not looked at: a version that says that it is public has it.
 func New() projections.Projection {
 	return projections.Projection{
@@ -33,7 +30,7 @@ var profiles = projections.NewTable[Profile]("profiles", "profile_key")
 type Profile struct {
 	Key            string         `json:"profile_key"`
 	Tenant         string         `json:"tenant_id"`
-	Audience       string         `json:"audience"` // the tenant, or Public
+	Audience       string         `json:"audience"` // the tenant, or projections.Public
 	ID             string         `json:"profile_id"`
 	ProfileVersion int            `json:"profile_version"`
 	Target         string         `json:"target"`
@@ -49,29 +46,13 @@ type Profile struct {
 }
 
 // Public reports whether every tenant finds the profile.
-func (p Profile) Public() bool { return p.Audience == Public }
+func (p Profile) Public() bool { return p.Audience == projections.Public }
 
 // Place says whose the profile is; one that is Public is everybody's to see.
 func (p Profile) Place() projections.Place { return projections.Place{Tenant: p.Tenant} }
 
 func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
-	touched := make([]string, len(batch))
-	for i, e := range batch {
-		touched[i] = e.Stream.ID()
-	}
-	rows, err := profiles.Load(ctx, tx, touched)
-	if err != nil {
-		return err
-	}
-	for _, e := range batch {
-		rows[e.Stream.ID()] = rows[e.Stream.ID()].with(e)
-	}
-	for key, row := range rows {
-		if row == nil { // of a stream whose first event this program does not know
-			delete(rows, key)
-		}
-	}
-	return profiles.Save(ctx, tx, rows)
+	return profiles.Fold(ctx, tx, batch, (*Profile).with)
 }
 
 // with is the row after an event; one that the row holds already changes nothing.
@@ -102,6 +83,6 @@ func (p *Profile) take(doc profile.Document, digest string) {
 	p.Description, p.Digest, p.Document = projections.Text(doc.Description), digest, projections.JSON(doc)
 	p.Audience = p.Tenant
 	if doc.Public {
-		p.Audience = Public
+		p.Audience = projections.Public
 	}
 }

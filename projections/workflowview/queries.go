@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -70,39 +69,16 @@ type Filter struct {
 	Profile  string
 }
 
-const listName = "workflows"
+var list = projections.List[Workflow]{
+	Name: "workflows", From: `SELECT ` + columns + ` FROM workflowview_workflows w`, Key: "created_position",
+	Valid: projections.ValidPosition, KeyOf: func(w Workflow) string { return w.created.String() },
+	Scan: func(r pgx.CollectableRow) (Workflow, error) { return scan(r) },
+}
 
 // List reads one page, newest first, and the cursor of the next, empty after the last. Errors: INVALID_INPUT for a bad limit
 // or cursor.
 func List(ctx context.Context, db projections.DB, f Filter, p projections.Page) ([]Workflow, string, error) {
-	size, err := p.Size()
-	if err != nil {
-		return nil, "", err
-	}
-	after, err := p.After(listName, func(key string) bool {
-		_, err := strconv.ParseInt(key, 10, 64)
-		return err == nil
-	})
-	if err != nil || f.Scope.Empty() {
-		return nil, "", err
-	}
-	where := f.where()
-	if after != "" {
-		where.Add("created_position < {}::bigint", after)
-	}
-	rows, err := db.Query(ctx, `SELECT `+columns+` FROM workflowview_workflows w`+where.SQL()+
-		` ORDER BY created_position DESC LIMIT `+where.Arg(size+1), where.Args()...)
-	if err != nil {
-		return nil, "", fmt.Errorf("list workflows: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (Workflow, error) { return scan(r) })
-	if err != nil {
-		return nil, "", fmt.Errorf("list workflows: %w", err)
-	}
-	if len(list) <= size {
-		return list, "", nil
-	}
-	return list[:size], projections.Cursor(listName, list[size-1].created.String()), nil
+	return list.Page(ctx, db, f.where(), p)
 }
 
 func (f Filter) where() *projections.Where {

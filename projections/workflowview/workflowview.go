@@ -51,11 +51,7 @@ type row struct {
 }
 
 func apply(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
-	var touched []string
-	for _, e := range batch {
-		touched = append(touched, e.Stream.ID())
-	}
-	rows, err := workflows.Load(ctx, tx, touched)
+	rows, err := workflows.Load(ctx, tx, projections.Streams(batch))
 	if err != nil {
 		return err
 	}
