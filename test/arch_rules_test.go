@@ -51,8 +51,9 @@ var directions = []direction{
 	{"adapters/bootimage", []string{"domain", "adapters/iso9660"}},
 	{"adapters/sim", []string{"domain", "adapters/agent", "adapters/agentapi/protocol", "adapters/bmc", "adapters/disk", "adapters/netboot"}},
 	{"adapters/*", []string{"domain", "commands", "projections", "processmanagers", "schema"}},
-	{"cmd/metalctl", []string{"domain", "schema", "adapters/httpapi/client", "adapters/httpapi/contract"}},
-	{"cmd/*", []string{"domain", "commands", "projections", "processmanagers", "adapters", "schema"}},
+	{"cmd/program", []string{"domain/fault"}},
+	{"cmd/metalctl", []string{"domain", "schema", "adapters/httpapi/client", "adapters/httpapi/contract", "cmd/program"}},
+	{"cmd/*", []string{"cmd/program", "domain", "commands", "projections", "processmanagers", "adapters", "schema"}},
 	{"schema", nil},
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -20,6 +21,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/better-compute/metal/adapters/netboot"
+	"github.com/better-compute/metal/cmd/program"
+	"github.com/better-compute/metal/domain/fault"
 )
 
 // Each part of network boot says what it needs, and nothing is taken that would have no effect.
@@ -67,16 +70,25 @@ func TestBootOptions(t *testing.T) {
 			t.Errorf("%v: %v", test.args, err)
 			continue
 		}
-		w := &issues{}
+		w := &program.Issues{}
 		c.check(w)
 		var got []string
-		for _, i := range w.found {
+		for _, i := range issuesOf(w.Err()) {
 			got = append(got, strings.TrimPrefix(i.Path, "--"))
 		}
 		if listed := strings.ReplaceAll(listed(got), ",", ""); listed != test.want {
-			t.Errorf("%v: %q, not %q: %v", test.args, listed, test.want, w.err())
+			t.Errorf("%v: %q, not %q: %v", test.args, listed, test.want, w.Err())
 		}
 	}
+}
+
+// issuesOf is what a configuration is refused for.
+func issuesOf(err error) []fault.Issue {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.Issues
+	}
+	return nil
 }
 
 func TestSizes(t *testing.T) {
@@ -108,7 +120,7 @@ func TestBootThatCannotStart(t *testing.T) {
 			"site", "--gateway", "https://127.0.0.1:1", "--ca-sha256", strings.Repeat("a", 64), "--state-dir", t.TempDir(),
 			"--token-file", token, "--boot-listen", "127.0.0.1:0", "--boot-url", "http://127.0.0.1:1",
 		}, args...)...)
-		if code != exitBadConfig || !strings.Contains(errs, name) {
+		if code != program.ExitBadConfig || !strings.Contains(errs, name) {
 			t.Errorf("%s: %d, %s", name, code, errs)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/better-compute/metal/adapters/netboot/cache"
 	"github.com/better-compute/metal/adapters/netboot/dhcp"
 	"github.com/better-compute/metal/adapters/netboot/tftp"
+	"github.com/better-compute/metal/cmd/program"
 )
 
 // What --dhcp may be.
@@ -80,7 +81,7 @@ func (c *bootConfig) bind(flags *pflag.FlagSet) {
 		"needed with --cache-dir")
 }
 
-func (c *bootConfig) check(w *issues) {
+func (c *bootConfig) check(w *program.Issues) {
 	if c.listen == "" {
 		c.checkAlone(w)
 	} else {
@@ -90,12 +91,12 @@ func (c *bootConfig) check(w *issues) {
 	c.checkDHCP(w)
 	c.checkCache(w)
 	if c.transfers < 1 || c.transfers > 4096 {
-		w.option("boot-transfers", "1 to 4096")
+		w.Option("boot-transfers", "1 to 4096")
 	}
 }
 
 // checkAlone notes what makes no sense without --boot-listen.
-func (c *bootConfig) checkAlone(w *issues) {
+func (c *bootConfig) checkAlone(w *program.Issues) {
 	var others []string
 	for name, given := range map[string]bool{
 		"--boot-url": c.url != "", "--boot-alone": c.alone, "--boot-gateway": c.gateway != "", "--boot-media-url": c.media != "",
@@ -107,22 +108,22 @@ func (c *bootConfig) checkAlone(w *issues) {
 		}
 	}
 	if len(others) > 0 {
-		w.option("boot-listen", "needed with %s", listed(others))
+		w.Option("boot-listen", "needed with %s", listed(others))
 	}
 }
 
-func (c *bootConfig) checkHTTP(w *issues) {
+func (c *bootConfig) checkHTTP(w *program.Issues) {
 	if _, port, err := net.SplitHostPort(c.listen); err != nil || port == "" {
-		w.option("boot-listen", "host:port, such as 10.0.0.2:8081")
+		w.Option("boot-listen", "host:port, such as 10.0.0.2:8081")
 	}
 	if !isHTTP(c.media) && c.media != "" {
-		w.option("boot-media-url", "an http URL, such as http://10.1.0.2:8081")
+		w.Option("boot-media-url", "an http URL, such as http://10.1.0.2:8081")
 	}
 	if !isHTTP(c.url) {
-		w.option("boot-url", "needed with --boot-listen: an http URL, such as http://10.0.0.2:8081")
+		w.Option("boot-url", "needed with --boot-listen: an http URL, such as http://10.0.0.2:8081")
 	}
 	if u, err := url.Parse(c.gateway); c.gateway != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
-		w.option("boot-gateway", "an https URL, such as https://metal.example:8444")
+		w.Option("boot-gateway", "an https URL, such as https://metal.example:8444")
 	}
 	directory(w, "boot-files", c.files)
 	directory(w, "ipxe-dir", c.loaders)
@@ -133,32 +134,32 @@ func isHTTP(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
-func directory(w *issues, name, path string) {
+func directory(w *program.Issues, name, path string) {
 	if path == "" {
 		return
 	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		w.option(name, "%s is not a directory", path)
+		w.Option(name, "%s is not a directory", path)
 	}
 }
 
-func (c *bootConfig) checkTFTP(w *issues) {
+func (c *bootConfig) checkTFTP(w *program.Issues) {
 	if c.tftp == "" {
 		return
 	}
 	at, err := netip.ParseAddrPort(c.tftp)
 	switch {
 	case err != nil || !at.Addr().Is4():
-		w.option("tftp", "an IPv4 address and a port, such as 10.0.0.2:69")
+		w.Option("tftp", "an IPv4 address and a port, such as 10.0.0.2:69")
 	case c.dhcp != dhcpOff && at.Port() != tftp.Port:
-		w.option("tftp", "firmware asks on port %d only", tftp.Port)
+		w.Option("tftp", "firmware asks on port %d only", tftp.Port)
 	}
 	if c.loaders == "" {
-		w.option("ipxe-dir", "needed with --tftp")
+		w.Option("ipxe-dir", "needed with --tftp")
 	}
 }
 
-func (c *bootConfig) checkDHCP(w *issues) {
+func (c *bootConfig) checkDHCP(w *program.Issues) {
 	switch c.dhcp {
 	case dhcpOff:
 		c.checkUnused(w, "link", "pool")
@@ -168,37 +169,37 @@ func (c *bootConfig) checkDHCP(w *issues) {
 	case dhcpServer:
 		c.checkPool(w)
 	default:
-		w.option("dhcp", "one of proxy, server, off")
+		w.Option("dhcp", "one of proxy, server, off")
 		return
 	}
 	if c.link == "" {
-		w.option("dhcp-interface", "needed with --dhcp %s", c.dhcp)
+		w.Option("dhcp-interface", "needed with --dhcp %s", c.dhcp)
 	}
 }
 
 // checkUnused notes options that would have no effect: who gave them expects one.
-func (c *bootConfig) checkUnused(w *issues, kinds ...string) {
+func (c *bootConfig) checkUnused(w *program.Issues, kinds ...string) {
 	for _, kind := range kinds {
 		switch {
 		case kind == "link" && (c.link != "" || c.unknown || c.quiet):
-			w.option("dhcp", "proxy or server is needed with --dhcp-interface, --dhcp-unknown and --dhcp-no-ipv6")
+			w.Option("dhcp", "proxy or server is needed with --dhcp-interface, --dhcp-unknown and --dhcp-no-ipv6")
 		case kind == "pool" && (c.pool != "" || len(c.routers)+len(c.dns) > 0):
-			w.option("dhcp", "server is needed with --dhcp-range, --dhcp-router and --dhcp-dns")
+			w.Option("dhcp", "server is needed with --dhcp-range, --dhcp-router and --dhcp-dns")
 		}
 	}
 }
 
-func (c *bootConfig) checkPool(w *issues) {
+func (c *bootConfig) checkPool(w *program.Issues) {
 	if _, _, ok := c.bounds(); !ok {
-		w.option("dhcp-range", "needed with --dhcp server: first and last address, such as 10.0.0.100-10.0.0.200")
+		w.Option("dhcp-range", "needed with --dhcp server: first and last address, such as 10.0.0.100-10.0.0.200")
 	}
 	for name, texts := range map[string][]string{"dhcp-router": c.routers, "dhcp-dns": c.dns} {
 		if _, ok := addresses(texts); !ok {
-			w.option(name, "IPv4 addresses are needed")
+			w.Option(name, "IPv4 addresses are needed")
 		}
 	}
 	if c.lease < 2*time.Minute || c.lease > 30*24*time.Hour {
-		w.option("dhcp-lease", "2m to 720h")
+		w.Option("dhcp-lease", "2m to 720h")
 	}
 }
 
@@ -224,20 +225,20 @@ func addresses(texts []string) ([]netip.Addr, bool) {
 	return out, true
 }
 
-func (c *bootConfig) checkCache(w *issues) {
+func (c *bootConfig) checkCache(w *program.Issues) {
 	switch {
 	case c.cacheDir == "" && len(c.cacheFrom) > 0:
-		w.option("cache-dir", "needed with --cache-from")
+		w.Option("cache-dir", "needed with --cache-from")
 	case c.cacheDir != "" && len(c.cacheFrom) == 0:
-		w.option("cache-from", "needed with --cache-dir: or any machine could have this agent fetch anything")
+		w.Option("cache-from", "needed with --cache-dir: or any machine could have this agent fetch anything")
 	}
 	for _, from := range c.cacheFrom {
 		if err := cache.CheckSource(from); err != nil {
-			w.option("cache-from", "%v", err)
+			w.Option("cache-from", "%v", err)
 		}
 	}
 	if c.cacheSize < 1<<20 {
-		w.option("cache-bytes", "1M at least")
+		w.Option("cache-bytes", "1M at least")
 	}
 }
 
@@ -259,9 +260,9 @@ func (c *bootConfig) site() (dhcp.Site, error) {
 	}
 	if c.dhcp == dhcpServer {
 		if why := dhcp.CheckRange(first, last, network); why != "" {
-			w := &issues{}
-			w.option("dhcp-range", "%s", why)
-			return dhcp.Site{}, w.err()
+			w := &program.Issues{}
+			w.Option("dhcp-range", "%s", why)
+			return dhcp.Site{}, w.Err()
 		}
 	}
 	return site, nil

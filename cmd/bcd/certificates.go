@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/pem"
 	"os"
+
+	"github.com/better-compute/metal/cmd/program"
 )
 
 // noCertificates is the word for a ramdisk that trusts nobody.
@@ -18,7 +20,7 @@ var bundles = []string{
 
 // trusted reads the certificates of whom the ramdisk trusts, and nothing else that the file may hold. It settles which file
 // that is.
-func (c *ramdiskConfig) trusted(w *issues) (out []byte) {
+func (c *ramdiskConfig) trusted(w *program.Issues) (out []byte) {
 	if c.certificates == "" {
 		c.certificates = noCertificates
 		for _, name := range bundles {
@@ -33,7 +35,7 @@ func (c *ramdiskConfig) trusted(w *issues) (out []byte) {
 	}
 	text, err := os.ReadFile(c.certificates)
 	if err != nil {
-		w.option("ca-certificates", "%v", err)
+		w.Option("ca-certificates", "%v", err)
 		return nil
 	}
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -42,7 +44,7 @@ func (c *ramdiskConfig) trusted(w *issues) (out []byte) {
 		}
 	}
 	if len(out) == 0 {
-		w.option("ca-certificates", "%s has no certificate in PEM form", c.certificates)
+		w.Option("ca-certificates", "%s has no certificate in PEM form", c.certificates)
 	}
 	return out
 }

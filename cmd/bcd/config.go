@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/netip"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/better-compute/metal/adapters/agent"
+	"github.com/better-compute/metal/cmd/program"
 )
 
 // config is what every role is told.
@@ -23,8 +23,7 @@ type config struct {
 	tokenFile string
 	stateDir  string
 	name      string
-	logLevel  string
-	logFormat string
+	log       program.Log
 }
 
 func (c *config) bind(flags *pflag.FlagSet) {
@@ -36,62 +35,35 @@ func (c *config) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.stateDir, "state-dir", "/var/lib/bcd",
 		"directory for what the agent keeps: its key and certificate; at a site, boot entries and leases too")
 	flags.StringVar(&c.name, "name", name, "what people call this agent")
-	flags.StringVar(&c.logLevel, "log-level", "info", "what to log: debug, info, warn or error")
-	flags.StringVar(&c.logFormat, "log-format", "text", "how to log, to standard error: text or json")
+	c.log.Bind(flags)
 }
 
 var isFingerprint = regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString
 
 // check notes everything that is wrong, before anything is started.
-func (c *config) check(w *issues) {
+func (c *config) check(w *program.Issues) {
 	if u, err := url.Parse(c.gateway); err != nil || u.Scheme != "https" || u.Host == "" {
-		w.option("gateway", "an https URL is needed, such as https://metal.example:8444")
+		w.Option("gateway", "an https URL is needed, such as https://metal.example:8444")
 	}
 	c.ca = strings.ToLower(strings.ReplaceAll(c.ca, ":", ""))
 	if !isFingerprint(c.ca) {
-		w.option("ca-sha256", "64 hexadecimal digits are needed")
+		w.Option("ca-sha256", "64 hexadecimal digits are needed")
 	}
 	if c.stateDir == "" {
-		w.option("state-dir", "needed")
+		w.Option("state-dir", "needed")
 	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
-		w.option("log-level", "one of debug, info, warn, error")
-	}
-	if c.logFormat != "text" && c.logFormat != "json" {
-		w.option("log-format", "one of text, json")
-	}
+	c.log.Check(w)
 }
 
 // token reads the join token, empty where no file is named.
-func (c *config) token(w *issues) string {
+func (c *config) token(w *program.Issues) string {
 	if c.tokenFile == "" {
 		if _, joined, err := agent.FileState(c.stateDir).Load(); err == nil && !joined {
-			w.option("token-file", "needed: the agent has not joined yet")
+			w.Option("token-file", "needed: the agent has not joined yet")
 		}
 		return ""
 	}
-	text, err := os.ReadFile(c.tokenFile)
-	token := strings.TrimSpace(string(text))
-	switch {
-	case err != nil:
-		w.option("token-file", "%v", err)
-	case token == "":
-		w.option("token-file", "%s is empty", c.tokenFile)
-	}
-	return token
-}
-
-func (c *config) logger() *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
-		level = slog.LevelInfo
-	}
-	options := &slog.HandlerOptions{Level: level}
-	if c.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
+	return w.SecretFile("token-file", c.tokenFile)
 }
 
 // siteConfig is what a site agent is told besides.
@@ -112,19 +84,19 @@ func (c *siteConfig) bind(flags *pflag.FlagSet) {
 	flags.IntVar(&c.room, "room", 64, "how many orders to carry out at once")
 }
 
-func (c *siteConfig) check(w *issues) {
+func (c *siteConfig) check(w *program.Issues) {
 	c.config.check(w)
 	c.boot.check(w)
 	for _, name := range c.drivers {
 		if drivers[name] == nil {
-			w.option("drivers", "there is no driver %q; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(drivers)), ", "))
+			w.Option("drivers", "there is no driver %q; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(drivers)), ", "))
 		}
 	}
 	if c.room < 1 || c.room > 512 {
-		w.option("room", "1 to 512")
+		w.Option("room", "1 to 512")
 	}
 	if _, err := c.allowed(); err != nil {
-		w.option("proxy-allow", "%v", err)
+		w.Option("proxy-allow", "%v", err)
 	}
 }
 

@@ -10,19 +10,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/better-compute/metal/adapters/bootimage"
+	"github.com/better-compute/metal/cmd/program"
 	"github.com/better-compute/metal/domain/fault"
 )
 
 func imageCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return program.Group(&cobra.Command{
 		Use:   "image",
 		Short: "Make what machines boot",
 		Long:  "image makes what machines boot into to be worked on. It needs no rights, and the control plane is not asked.\n" + exitStatus,
-		Args:  noWord,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(buildRamdiskCommand())
-	return cmd
+	}, buildRamdiskCommand())
 }
 
 // ramdiskConfig is what build-ramdisk is told.
@@ -55,28 +52,28 @@ func (c *ramdiskConfig) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.compress, "compress", false, "compress the initramfs with zstd; the kernel has to know it (5.9 and later)")
 }
 
-func (c *ramdiskConfig) check(w *issues) {
+func (c *ramdiskConfig) check(w *program.Issues) {
 	apart := c.source.Kernel != "" || c.source.Modules != ""
 	switch {
 	case len(c.source.Packages) == 0 && !apart:
-		w.option("kernel-package", "needed, or --kernel and --modules")
+		w.Option("kernel-package", "needed, or --kernel and --modules")
 	case len(c.source.Packages) > 0 && apart:
-		w.option("kernel-package", "either this or --kernel and --modules")
+		w.Option("kernel-package", "either this or --kernel and --modules")
 	case apart && c.source.Kernel == "":
-		w.option("kernel", "needed with --modules")
+		w.Option("kernel", "needed with --modules")
 	case apart && c.source.Modules == "":
-		w.option("modules", "needed with --kernel")
+		w.Option("modules", "needed with --kernel")
 	}
 	if c.out == "" {
-		w.option("out", "needed")
+		w.Option("out", "needed")
 	}
 	if (c.firmware.Arguments != "" || c.firmware.Medium) && c.firmware.Stub == "" {
-		w.option("stub", "needed with --arguments and --iso")
+		w.Option("stub", "needed with --arguments and --iso")
 	}
 }
 
 // ramdisk reads what goes into it.
-func (c *ramdiskConfig) ramdisk(w *issues) bootimage.Ramdisk {
+func (c *ramdiskConfig) ramdisk(w *program.Issues) bootimage.Ramdisk {
 	r := bootimage.Ramdisk{Names: c.names, Compress: c.compress}
 	if directory(w, "firmware-dir", c.blobs); c.blobs != "" {
 		r.Firmware = os.DirFS(c.blobs)
@@ -88,11 +85,11 @@ func (c *ramdiskConfig) ramdisk(w *issues) bootimage.Ramdisk {
 	var err error
 	if name == "" {
 		if name, err = os.Executable(); err != nil {
-			w.option("agent", "%v", err)
+			w.Option("agent", "%v", err)
 		}
 	}
 	if r.Agent, err = os.ReadFile(name); err != nil {
-		w.option("agent", "%v", err)
+		w.Option("agent", "%v", err)
 	}
 	r.Certificates = c.trusted(w)
 	return r
@@ -119,10 +116,11 @@ A metapackage such as linux-image-amd64 only names the package with the kernel; 
     --stub /usr/lib/systemd/boot/efi/linuxx64.efi.stub --iso`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			w := fillOptions(cmd, os.LookupEnv)
+			w := &program.Issues{}
+			environment.Fill(cmd, os.LookupEnv, w)
 			c.check(w)
 			r := c.ramdisk(w)
-			if err := w.err(); err != nil {
+			if err := w.Err(); err != nil {
 				return err
 			}
 			files, built, err := bootimage.Build(c.source, r, c.firmware, c.out)
@@ -134,7 +132,7 @@ A metapackage such as linux-image-amd64 only names the package with the kernel; 
 		},
 	}
 	c.bind(cmd.Flags())
-	return describeOptions(cmd)
+	return environment.Describe(cmd)
 }
 
 // known gives an error of the file system a code.

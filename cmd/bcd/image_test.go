@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/better-compute/metal/cmd/program"
 )
 
 // A ramdisk trusts whom it is told to, else whom this system trusts. Nothing but certificates of a file goes into it.
@@ -35,20 +37,20 @@ func TestWhomARamdiskTrusts(t *testing.T) {
 		{"a file without any", file("key", &pem.Block{Type: "PRIVATE KEY", Bytes: []byte("secret")}), nil, "no certificate"},
 		{"no file", filepath.Join(dir, "gone"), nil, "gone"},
 	} {
-		w := &issues{}
+		w := &program.Issues{}
 		c := ramdiskConfig{certificates: test.given}
 		got := c.trusted(w)
 		told := ""
-		for _, i := range w.found {
+		for _, i := range issuesOf(w.Err()) {
 			told += i.Path + ": " + i.Message
 		}
 		if !bytes.Equal(got, test.want) || (told != "") != (test.issue != "") || !strings.Contains(told, test.issue) {
 			t.Errorf("%s: %q, %s", test.name, got, told)
 		}
 	}
-	c, w := ramdiskConfig{}, &issues{}
+	c, w := ramdiskConfig{}, &program.Issues{}
 	got := c.trusted(w)
-	if (len(got) > 0) != (c.certificates != noCertificates) || w.err() != nil {
-		t.Errorf("this system's are %d bytes of %q, %v", len(got), c.certificates, w.err())
+	if (len(got) > 0) != (c.certificates != noCertificates) || w.Err() != nil {
+		t.Errorf("this system's are %d bytes of %q, %v", len(got), c.certificates, w.Err())
 	}
 }

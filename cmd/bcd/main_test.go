@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/better-compute/metal/cmd/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,7 +43,7 @@ func TestEveryIssueIsToldAtOnce(t *testing.T) {
 	t.Setenv("BCD_LOG_LEVEL", "loud")
 	code, _, errs := bcd(t.Context(), "site", "--gateway", "http://x", "--state-dir", t.TempDir(), "--drivers", "redfish,smoke",
 		"--boot-listen", "8081", "--proxy-allow", "all", "--room", "0", "--log-format", "x")
-	if code != exitBadConfig {
+	if code != program.ExitBadConfig {
 		t.Errorf("exit %d", code)
 	}
 	for _, want := range []string{
@@ -56,7 +58,7 @@ func TestEveryIssueIsToldAtOnce(t *testing.T) {
 
 func TestWrongArguments(t *testing.T) {
 	for _, args := range [][]string{{"nope"}, {"site", "x"}, {"--nope"}, {"site", "--room", "many"}} {
-		if code, _, errs := bcd(t.Context(), args...); code != exitBadConfig || !strings.Contains(errs, "--help") {
+		if code, _, errs := bcd(t.Context(), args...); code != program.ExitBadConfig || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: %d\n%s", args, code, errs)
 		}
 	}
@@ -70,7 +72,7 @@ func TestTheTokenStaysAFile(t *testing.T) {
 	for _, file := range []string{path, path + ".gone"} {
 		code, _, errs := bcd(t.Context(), "site", "--gateway", "https://x", "--ca-sha256", strings.Repeat("a", 64), "--state-dir",
 			t.TempDir(), "--token-file", file)
-		if code != exitBadConfig || !strings.Contains(errs, "--token-file") {
+		if code != program.ExitBadConfig || !strings.Contains(errs, "--token-file") {
 			t.Errorf("%d\n%s", code, errs)
 		}
 	}

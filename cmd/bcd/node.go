@@ -8,6 +8,7 @@ import (
 
 	"github.com/better-compute/metal/adapters/agent"
 	"github.com/better-compute/metal/adapters/agent/linux"
+	"github.com/better-compute/metal/cmd/program"
 	"github.com/better-compute/metal/domain/agentcommand"
 )
 
@@ -26,13 +27,14 @@ and UUID, which a token may expect, are readable by root only.
   BCD_GATEWAY=https://metal.example:8444 BCD_CA_SHA256=3f1c…9a bcd node --state-dir /var/lib/bcd`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			w := fillOptions(cmd, os.LookupEnv)
+			w := &program.Issues{}
+			environment.Fill(cmd, os.LookupEnv, w)
 			token := c.readInstalled(file, w)
 			c.check(w)
 			if c.tokenFile != "" || token == "" {
 				token = c.token(w)
 			}
-			if err := w.err(); err != nil {
+			if err := w.Err(); err != nil {
 				return err
 			}
 			return runNode(cmd.Context(), c, token)
@@ -41,7 +43,7 @@ and UUID, which a token may expect, are readable by root only.
 	c.bind(cmd.Flags())
 	cmd.Flags().StringVar(&file, "config", "",
 		"file with gateway, caSha256 and token, as user data leaves it in /etc/bcd/agent.json; options go before it")
-	return describeOptions(cmd)
+	return environment.Describe(cmd)
 }
 
 func runNode(ctx context.Context, c config, token string) error {
@@ -51,7 +53,7 @@ func runNode(ctx context.Context, c config, token string) error {
 	}
 	return agent.Run(ctx, agent.Options{
 		Gateway: c.gateway, CA: c.ca, Token: token, Role: agentcommand.RoleNode, State: agent.FileState(c.stateDir), Machine: machine,
-		Version: version(), Name: c.name, Logger: c.logger(), Room: 1,
-		Kinds: agent.MachineHandlers(agent.MachineDeps{Machine: machine, Role: agentcommand.RoleNode, Logger: c.logger()}),
+		Version: program.Version(), Name: c.name, Logger: c.log.Logger(), Room: 1,
+		Kinds: agent.MachineHandlers(agent.MachineDeps{Machine: machine, Role: agentcommand.RoleNode, Logger: c.log.Logger()}),
 	})
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"os"
+
+	"github.com/better-compute/metal/cmd/program"
 )
 
 // installed is the file that a deployed machine finds in its user data: where to join, and with what.
@@ -14,18 +16,18 @@ type installed struct {
 
 // readInstalled takes what no option gave from the file, and gives its token. What is wrong is noted; no text of the file is
 // repeated, for it holds a token.
-func (c *config) readInstalled(path string, w *issues) (token string) {
+func (c *config) readInstalled(path string, w *program.Issues) (token string) {
 	if path == "" {
 		return ""
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		w.option("config", "%v", err)
+		w.Option("config", "%v", err)
 		return ""
 	}
 	var in installed
 	if json.Unmarshal(text, &in) != nil {
-		w.option("config", "%s is not of the form {\"gateway\": …, \"caSha256\": …, \"token\": …}", path)
+		w.Option("config", "%s is not of the form {\"gateway\": …, \"caSha256\": …, \"token\": …}", path)
 		return ""
 	}
 	if c.gateway == "" {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/better-compute/metal/cmd/program"
 )
 
 func TestInstalledConfig(t *testing.T) {
@@ -18,9 +20,9 @@ func TestInstalledConfig(t *testing.T) {
 	}
 	write(`{"gateway":"https://gw.example:8444","caSha256":"` + strings.Repeat("ab", 32) + `","token":"jtk_1.secret","nodeId":"node_1"}`)
 	var c config
-	w := &issues{}
-	if token := c.readInstalled(file, w); token != "jtk_1.secret" || c.gateway != "https://gw.example:8444" || c.ca != strings.Repeat("ab", 32) || w.err() != nil {
-		t.Errorf("%q, %+v, %v", token, c, w.err())
+	w := &program.Issues{}
+	if token := c.readInstalled(file, w); token != "jtk_1.secret" || c.gateway != "https://gw.example:8444" || c.ca != strings.Repeat("ab", 32) || w.Err() != nil {
+		t.Errorf("%q, %+v, %v", token, c, w.Err())
 	}
 	c = config{gateway: "https://other.example:8444"}
 	c.readInstalled(file, w)
@@ -28,14 +30,14 @@ func TestInstalledConfig(t *testing.T) {
 		t.Errorf("an option did not go before the file: %s", c.gateway)
 	}
 	write(`{"token":"jtk_1.secret"`)
-	w = &issues{}
+	w = &program.Issues{}
 	c.readInstalled(file, w)
-	if err := w.err(); err == nil || strings.Contains(err.Error(), "secret") {
+	if err := w.Err(); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}
-	w = &issues{}
+	w = &program.Issues{}
 	c.readInstalled(filepath.Join(dir, "none"), w)
-	if w.err() == nil {
+	if w.Err() == nil {
 		t.Error("a file that is not there was taken")
 	}
 }

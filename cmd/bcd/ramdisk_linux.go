@@ -8,6 +8,7 @@ import (
 
 	"github.com/better-compute/metal/adapters/agent/ramdisk"
 	"github.com/better-compute/metal/adapters/bootimage"
+	"github.com/better-compute/metal/cmd/program"
 	"github.com/better-compute/metal/domain/fault"
 )
 
@@ -34,7 +35,7 @@ On the kernel's command line, beside what the site agent's boot script says:
 				return fault.New(fault.InvalidConfig, "this is not the first process of a ramdisk: nothing was done").
 					WithRemedy("run 'bcd node' in an installed OS")
 			}
-			ramdisk.Start(version(), "/"+bootimage.ModuleList)
+			ramdisk.Start(program.Version(), "/"+bootimage.ModuleList)
 			return nil
 		},
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/better-compute/metal/adapters/agent"
 	"github.com/better-compute/metal/adapters/bmc"
 	"github.com/better-compute/metal/adapters/bmc/redfish"
+	"github.com/better-compute/metal/cmd/program"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 )
@@ -65,22 +66,23 @@ boot entry gets no answer from DHCP, unless --dhcp-unknown says so or it has a l
     --cache-dir /var/cache/bcd --cache-bytes 100G --cache-from https://images.example/`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			w := fillOptions(cmd, os.LookupEnv)
+			w := &program.Issues{}
+			environment.Fill(cmd, os.LookupEnv, w)
 			c.check(w)
 			token := c.token(w)
-			if err := w.err(); err != nil {
+			if err := w.Err(); err != nil {
 				return err
 			}
 			return site(cmd.Context(), c, token)
 		},
 	}
 	c.bind(cmd.Flags())
-	return describeOptions(cmd)
+	return environment.Describe(cmd)
 }
 
 // site runs until ctx ends, or the agent or its boot server can't go on.
 func site(ctx context.Context, c siteConfig, token string) error {
-	logger := c.logger()
+	logger := c.log.Logger()
 	allow, err := c.allowed()
 	if err != nil {
 		return err
@@ -110,7 +112,7 @@ func site(ctx context.Context, c siteConfig, token string) error {
 	group.Go(func() error {
 		err := agent.Run(ctx, agent.Options{
 			Gateway: c.gateway, CA: c.ca, Token: token, Role: agentcommand.RoleSite, State: agent.FileState(c.stateDir),
-			BootID: rand.Text(), Version: version(), Name: c.name, Kinds: agent.SiteHandlers(deps), Room: c.room, Logger: logger,
+			BootID: rand.Text(), Version: program.Version(), Name: c.name, Kinds: agent.SiteHandlers(deps), Room: c.room, Logger: logger,
 			Boot: network,
 		})
 		if err == nil {

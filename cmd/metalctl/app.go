@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"golang.org/x/term"
 
 	"github.com/better-compute/metal/adapters/httpapi/client"
+	"github.com/better-compute/metal/cmd/program"
 )
 
 // app is what every command works with.
@@ -58,7 +58,7 @@ func (a *app) connect() (*client.Client, error) {
 		return nil, err
 	}
 	a.tokenless = token == ""
-	return client.New(client.Options{URL: to.URL, Token: token, TLS: to.tls(), UserAgent: "metalctl/" + version()})
+	return client.New(client.Options{URL: to.URL, Token: token, TLS: to.tls(), UserAgent: "metalctl/" + program.Version()})
 }
 
 // target decides by: flags, then the environment, then the context named by either, then the current one.
@@ -131,12 +131,4 @@ func (t target) token() (string, error) {
 
 func (t target) tls() client.TLS {
 	return client.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile}
-}
-
-// version is that of the build.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }

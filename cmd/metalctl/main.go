@@ -7,14 +7,14 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/better-compute/metal/cmd/program"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	ctx, stop := program.UntilSignal()
 	code := run(ctx, os.Args[1:], standard())
+	stop()
 	os.Exit(code)
 }
 

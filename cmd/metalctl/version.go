@@ -5,6 +5,8 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"github.com/better-compute/metal/cmd/program"
 )
 
 func newVersion(a *app) *cobra.Command {
@@ -17,7 +19,7 @@ func newVersion(a *app) *cobra.Command {
 				Version  string `json:"version"`
 				Go       string `json:"go"`
 				Platform string `json:"platform"`
-			}{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			}{program.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			switch a.flag.output {
 			case "json", "yaml":
 				return a.document(v)

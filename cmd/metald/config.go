@@ -1,7 +1,6 @@
 package main
 
 import (
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/cmd/metald/plane"
+	"github.com/better-compute/metal/cmd/program"
 )
 
 // config is everything that a running control plane is told.
@@ -31,14 +31,8 @@ type config struct {
 	kernel         string
 	initrd         string
 	kernelArgs     []string
-	logLevel       string
-	logFormat      string
+	log            program.Log
 	drain          time.Duration
-}
-
-func (c *config) bindLog(flags *pflag.FlagSet) {
-	flags.StringVar(&c.logLevel, "log-level", "info", "what to log: debug, info, warn or error")
-	flags.StringVar(&c.logFormat, "log-format", "text", "how to log, to standard error: text or json")
 }
 
 func (c *config) bindStores(flags *pflag.FlagSet) {
@@ -80,93 +74,58 @@ func (c *config) bindServe(flags *pflag.FlagSet) {
 	flags.StringVar(&c.policies, "policies", "", "directory of further Cedar policies (*.cedar) that may only forbid")
 }
 
-// logger is the logger that the configuration asks for; what is wrong with it, check tells.
-func (c *config) logger() *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
-		level = slog.LevelInfo
-	}
-	options := &slog.HandlerOptions{Level: level}
-	if c.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
-}
-
 // check notes everything that is wrong with the options, before anything is started.
-func (c *config) check(w *issues, serving bool) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
-		w.option("log-level", "one of debug, info, warn, error")
-	}
-	if c.logFormat != "text" && c.logFormat != "json" {
-		w.option("log-format", "one of text, json")
-	}
+func (c *config) check(w *program.Issues, serving bool) {
+	c.log.Check(w)
 	if c.postgres == "" {
-		w.option("postgres", "needed, such as postgres:///metal?host=/run/postgresql")
+		w.Option("postgres", "needed, such as postgres:///metal?host=/run/postgresql")
 	}
 	if c.eventstore != "" && !strings.HasPrefix(c.eventstore, "esdb") && !strings.HasPrefix(c.eventstore, "kurrentdb") {
-		w.option("eventstore", "an address that begins with esdb:// or esdb+discover://")
+		w.Option("eventstore", "an address that begins with esdb:// or esdb+discover://")
 	}
 	if serving {
 		c.checkServer(w)
 	}
 }
 
-func (c *config) checkServer(w *issues) {
+func (c *config) checkServer(w *program.Issues) {
 	if _, port, err := net.SplitHostPort(c.listen); err != nil || port == "" {
-		w.option("listen", "host:port, such as :8443 or 127.0.0.1:8080")
+		w.Option("listen", "host:port, such as :8443 or 127.0.0.1:8080")
 	}
 	if _, port, err := net.SplitHostPort(c.gatewayListen); err != nil || port == "" {
-		w.option("gateway-listen", "host:port, such as :8444")
+		w.Option("gateway-listen", "host:port, such as :8444")
 	}
 	if u, err := url.Parse(c.gatewayURL); c.gatewayURL != "" && (err != nil || u.Scheme != "https" || u.Hostname() == "") {
-		w.option("gateway-url", "https://host:port")
+		w.Option("gateway-url", "https://host:port")
 	}
 	switch {
 	case c.insecureHTTP && (c.tlsCert != "" || c.tlsKey != ""):
-		w.option("insecure-http", "not together with --tls-cert and --tls-key")
+		w.Option("insecure-http", "not together with --tls-cert and --tls-key")
 	case !c.insecureHTTP && c.tlsCert == "":
-		w.option("tls-cert", "needed: bearer tokens don't travel in the clear; --insecure-http says that a proxy terminates TLS")
+		w.Option("tls-cert", "needed: bearer tokens don't travel in the clear; --insecure-http says that a proxy terminates TLS")
 	case !c.insecureHTTP && c.tlsKey == "":
-		w.option("tls-key", "needed with --tls-cert")
+		w.Option("tls-key", "needed with --tls-cert")
 	}
 	for option, path := range map[string]string{"tls-cert": c.tlsCert, "tls-key": c.tlsKey, "policies": c.policies} {
 		if path == "" {
 			continue
 		}
 		if _, err := os.Stat(path); err != nil {
-			w.option(option, "%v", err)
+			w.Option(option, "%v", err)
 		}
 	}
 	if c.drain < 0 {
-		w.option("drain", "0s or more")
+		w.Option("drain", "0s or more")
 	}
 }
 
 // masterKey loads the key of the secret store, and notes what is wrong with it.
-func (c *config) masterKey(w *issues) postgres.MasterKey {
+func (c *config) masterKey(w *program.Issues) postgres.MasterKey {
 	key, err := postgres.MasterKeySource{
 		File: c.masterKeyFile, Value: os.Getenv("METAL_MASTER_KEY"), CredentialsDir: os.Getenv("CREDENTIALS_DIRECTORY"),
 	}.Load()
-	w.refused("master-key-file", err)
+	w.Refused("master-key-file", err)
 	return key
-}
-
-// adminToken reads the token of the first administrator, empty where no file is named, and notes what is wrong with it.
-func (c *config) adminToken(w *issues) string {
-	if c.adminTokenFile == "" {
-		return ""
-	}
-	text, err := os.ReadFile(c.adminTokenFile)
-	token := strings.TrimSpace(string(text))
-	switch {
-	case err != nil:
-		w.option("admin-token-file", "%v", err)
-	case token == "":
-		w.option("admin-token-file", "%s is empty", c.adminTokenFile)
-	}
-	return token
 }
 
 // plane is what the options say to a control plane.
@@ -176,6 +135,6 @@ func (c *config) plane(master postgres.MasterKey, token string) plane.Config {
 		Listen: c.listen, TLSCert: c.tlsCert, TLSKey: c.tlsKey, InsecureHTTP: c.insecureHTTP,
 		Gateway: plane.Gateway{Listen: c.gatewayListen, URL: c.gatewayURL, Names: c.gatewayNames},
 		Kernel:  c.kernel, Initrd: c.initrd, KernelArgs: strings.Fields(strings.Join(c.kernelArgs, " ")),
-		Policies: c.policies, Drain: c.drain, Logger: c.logger(), Version: version(),
+		Policies: c.policies, Drain: c.drain, Logger: c.log.Logger(), Version: program.Version(),
 	}
 }

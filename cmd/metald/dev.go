@@ -45,14 +45,14 @@ The data directory holds:
 			w := fillOptions(cmd, os.LookupEnv)
 			c.insecureHTTP, c.postgres = true, ownPostgres
 			c.check(w, true)
-			if err := w.err(); err != nil {
+			if err := w.Err(); err != nil {
 				return err
 			}
 			return unlessStopped(cmd.Context(), dev(cmd.Context(), c, dir))
 		},
 	}
 	c.bindServer(cmd.Flags(), "127.0.0.1:8080", "127.0.0.1:8444")
-	c.bindLog(cmd.Flags())
+	c.log.Bind(cmd.Flags())
 	cmd.Flags().StringVar(&dir, "data-dir", defaultDataDir(), "directory for everything that is kept")
 	return describeOptions(cmd)
 }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/better-compute/metal/cmd/program"
 )
 
 // publicDirectory is one that the database's own account reaches, which t.TempDir's is not.
@@ -35,7 +37,7 @@ func TestDevTakenPortMakesNothing(t *testing.T) {
 	dir := filepath.Join(publicDirectory(t), "data")
 	for option, other := range map[string]string{"--listen": "--gateway-listen", "--gateway-listen": "--listen"} {
 		code, _, stderr := runs(t, "dev", "--data-dir", dir, option, taken.Addr().String(), other, "127.0.0.1:0")
-		if code != exitBadConfig {
+		if code != program.ExitBadConfig {
 			t.Errorf("exit code %d", code)
 		}
 		wantWords(t, stderr, "can't listen on "+taken.Addr().String(), "in use", "choose another "+option)
@@ -52,7 +54,7 @@ func TestDevWithoutItsKey(t *testing.T) {
 	}
 	code, _, stderr := runs(t, "dev", "--data-dir", dir, "--listen", "127.0.0.1:0", "--gateway-listen", "127.0.0.1:0")
 	key := filepath.Join(dir, "master-key")
-	if code != exitBadConfig {
+	if code != program.ExitBadConfig {
 		t.Errorf("exit code %d", code)
 	}
 	wantWords(t, stderr, "INVALID_CONFIG", key+" is missing", "restore the key")
@@ -80,7 +82,7 @@ func TestDevEndsWithItsDatabase(t *testing.T) {
 	}
 	select {
 	case r := <-ended:
-		if r.code != exitFailed {
+		if r.code != program.ExitFailed {
 			t.Errorf("exit code %d", r.code)
 		}
 		wantWords(t, r.stderr, "the private PostgreSQL ended by itself", "UNAVAILABLE", "postgres.log")

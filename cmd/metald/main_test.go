@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/cmd/program"
 	"github.com/better-compute/metal/test/pgtest"
 )
 
@@ -45,7 +46,7 @@ func TestWrongArguments(t *testing.T) {
 		"completion bash a b c d e": {"see 'metald completion bash --help'"},
 	} {
 		code, stdout, stderr := runs(t, strings.Fields(line)...)
-		if code != exitBadConfig || stdout != "" {
+		if code != program.ExitBadConfig || stdout != "" {
 			t.Errorf("%s: exit code %d, output %q", line, code, stdout)
 		}
 		wantWords(t, stderr, append(words, "INVALID_INPUT")...)
@@ -55,7 +56,7 @@ func TestWrongArguments(t *testing.T) {
 func TestRightArguments(t *testing.T) {
 	for line, word := range map[string]string{
 		"": "metald serve", "--help": "EXIT STATUS", "secrets": "rewrap", "projections --help": "verify",
-		"version": version(), "--version": version(),
+		"version": program.Version(), "--version": program.Version(),
 	} {
 		code, stdout, stderr := runs(t, strings.Fields(line)...)
 		if code != 0 || stderr != "" {
@@ -70,7 +71,7 @@ func TestEveryIssueAtOnce(t *testing.T) {
 	t.Setenv("METAL_DRAIN", "abc")
 	t.Setenv("METAL_LISTEN", "zz")
 	code, _, stderr := runs(t, "dev", "--log-format", "xml")
-	if code != exitBadConfig {
+	if code != program.ExitBadConfig {
 		t.Errorf("exit code %d", code)
 	}
 	wantWords(t, stderr, "INVALID_CONFIG", "METAL_DRAIN: ", "METAL_LISTEN: host:port", "--log-format: ")
@@ -81,7 +82,7 @@ func TestEveryIssueAtOnce(t *testing.T) {
 	}
 	code, _, stderr = runs(t, "serve", "--postgres", "postgres://u:hunter2@h/db", "--listen", "nope", "--log-level", "loud",
 		"--config", file, "--admin-token-file", "/nowhere/token", "--master-key-file", "/nowhere/key", "--eventstore", "http://x")
-	if code != exitBadConfig || strings.Contains(stderr, "hunter2") {
+	if code != program.ExitBadConfig || strings.Contains(stderr, "hunter2") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	wantWords(t, stderr, "--postgres: a password", "--listen: ", "--log-level: ", "METAL_DRAIN: ", file+": bogus: there is no",
@@ -89,13 +90,13 @@ func TestEveryIssueAtOnce(t *testing.T) {
 		"--admin-token-file: open /nowhere/token", "--master-key-file: ", "/nowhere/key", "--eventstore: ")
 
 	code, _, stderr = runs(t, "secrets", "rewrap", "--postgres", "")
-	if code != exitBadConfig {
+	if code != program.ExitBadConfig {
 		t.Errorf("exit code %d", code)
 	}
 	wantWords(t, stderr, "--postgres: needed", "--master-key-file: there is no master key", "--new-master-key-file: needed")
 
 	code, _, stderr = runs(t, "replay", "--until", "noon")
-	if code != exitBadConfig {
+	if code != program.ExitBadConfig {
 		t.Errorf("exit code %d", code)
 	}
 	wantWords(t, stderr, "--stream: needed", "--until: ", "--postgres: needed")

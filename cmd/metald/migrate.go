@@ -23,14 +23,14 @@ run it beforehand where the account of serve may not change tables. Running it t
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := fillOptions(cmd, os.LookupEnv)
 			c.check(w, false)
-			if err := w.err(); err != nil {
+			if err := w.Err(); err != nil {
 				return err
 			}
 			return migrate(cmd.Context(), c)
 		},
 	}
 	c.bindStores(cmd.Flags())
-	c.bindLog(cmd.Flags())
+	c.log.Bind(cmd.Flags())
 	return describeOptions(cmd)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/better-compute/metal/cmd/metald/plane"
+	"github.com/better-compute/metal/cmd/program"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/projections"
 )
@@ -21,7 +22,7 @@ func projectionsCommand() *cobra.Command {
 		Long: `The read models are caches: any of them can be rebuilt from the event log at any time, and verify proves that one holds
 what the log says.` + "\n" + exitStatus,
 	}
-	return group(cmd,
+	return program.Group(cmd,
 		projectionCommand("rebuild", "Fold a read model afresh from the log and swap it in",
 			`rebuild folds the log into tables beside the live ones and swaps them in one transaction: reads never go dark, and
 replicas go on meanwhile.`, rebuild),
@@ -43,14 +44,14 @@ func projectionCommand(use, short, long string, do func(context.Context, *projec
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := fillOptions(cmd, os.LookupEnv)
 			c.check(w, false)
-			if err := w.err(); err != nil {
+			if err := w.Err(); err != nil {
 				return err
 			}
 			return onProjections(cmd.Context(), c, args, do)
 		},
 	}
 	c.bindStores(cmd.Flags())
-	c.bindLog(cmd.Flags())
+	c.log.Bind(cmd.Flags())
 	return describeOptions(cmd)
 }
 
@@ -74,7 +75,7 @@ func onProjections(ctx context.Context, c config, names []string, do func(contex
 	if len(names) == 0 {
 		names = known
 	}
-	s, err := plane.OpenStores(ctx, c.postgres, c.eventstore, c.logger())
+	s, err := plane.OpenStores(ctx, c.postgres, c.eventstore, c.log.Logger())
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/better-compute/metal/cmd/metald/plane"
+	"github.com/better-compute/metal/cmd/program"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
@@ -34,34 +35,34 @@ can have been the state. It needs only the stores; no control plane has to run. 
 			w := fillOptions(cmd, os.LookupEnv)
 			c.check(w, false)
 			if stream == "" {
-				w.option("stream", "needed, such as node-node_01k…")
+				w.Option("stream", "needed, such as node-node_01k…")
 			}
 			moment := parseUntil(w, until)
-			if err := w.err(); err != nil {
+			if err := w.Err(); err != nil {
 				return err
 			}
 			return replay(cmd.Context(), cmd.OutOrStdout(), c, event.Stream(stream), moment)
 		},
 	}
 	c.bindStores(cmd.Flags())
-	c.bindLog(cmd.Flags())
+	c.log.Bind(cmd.Flags())
 	cmd.Flags().StringVar(&stream, "stream", "", "the stream: <category>-<id>")
 	cmd.Flags().StringVar(&until, "until", "", "stop at this position or RFC 3339 time")
 	return describeOptions(cmd)
 }
 
 // parseUntil reads --until; empty is no limit.
-func parseUntil(w *issues, until string) *history.Moment {
+func parseUntil(w *program.Issues, until string) *history.Moment {
 	if until == "" {
 		return nil
 	}
 	m, err := history.ParseMoment("--until", until)
-	w.refused("until", err)
+	w.Refused("until", err)
 	return &m
 }
 
 func replay(ctx context.Context, w io.Writer, c config, stream event.Stream, moment *history.Moment) error {
-	s, err := plane.OpenStores(ctx, c.postgres, c.eventstore, c.logger())
+	s, err := plane.OpenStores(ctx, c.postgres, c.eventstore, c.log.Logger())
 	if err != nil {
 		return err
 	}

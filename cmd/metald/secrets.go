@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/better-compute/metal/adapters/postgres"
+	"github.com/better-compute/metal/cmd/program"
 )
 
 func secretsCommand() *cobra.Command {
@@ -20,7 +21,7 @@ which the master key wraps.
 'rotate' makes a new data key and seals every value again under it. 'rewrap' moves the store to another master key.
 ` + exitStatus,
 	}
-	return group(cmd, rotateCommand(), rewrapCommand())
+	return program.Group(cmd, rotateCommand(), rewrapCommand())
 }
 
 func rotateCommand() *cobra.Command {
@@ -38,14 +39,14 @@ until it is restarted. A rotation that was interrupted is finished by the next o
 			w := fillOptions(cmd, os.LookupEnv)
 			c.check(w, false)
 			master := c.masterKey(w)
-			if err := w.err(); err != nil {
+			if err := w.Err(); err != nil {
 				return err
 			}
 			return rotate(cmd.Context(), c, master)
 		},
 	}
 	c.bindStores(cmd.Flags())
-	c.bindLog(cmd.Flags())
+	c.log.Bind(cmd.Flags())
 	return describeOptions(cmd)
 }
 
@@ -84,25 +85,25 @@ and only then rotate.
 			w := fillOptions(cmd, os.LookupEnv)
 			c.check(w, false)
 			from, next := c.masterKey(w), newMasterKey(w, to)
-			if err := w.err(); err != nil {
+			if err := w.Err(); err != nil {
 				return err
 			}
 			return rewrap(cmd.Context(), c, from, next)
 		},
 	}
 	c.bindStores(cmd.Flags())
-	c.bindLog(cmd.Flags())
+	c.log.Bind(cmd.Flags())
 	cmd.Flags().StringVar(&to, "new-master-key-file", "", "file with the new master key")
 	return describeOptions(cmd)
 }
 
-func newMasterKey(w *issues, path string) postgres.MasterKey {
+func newMasterKey(w *program.Issues, path string) postgres.MasterKey {
 	if path == "" {
-		w.option("new-master-key-file", "needed")
+		w.Option("new-master-key-file", "needed")
 		return postgres.MasterKey{}
 	}
 	key, err := postgres.MasterKeySource{File: path}.Load()
-	w.refused("new-master-key-file", err)
+	w.Refused("new-master-key-file", err)
 	return key
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/better-compute/metal/adapters/postgres"
 	"github.com/better-compute/metal/cmd/metald/plane"
+	"github.com/better-compute/metal/cmd/program"
 )
 
 func serveCommand() *cobra.Command {
@@ -29,8 +30,8 @@ The first start makes the first administrator and prints its token, once, to sta
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := fillOptions(cmd, os.LookupEnv)
 			c.check(w, true)
-			master, token := c.masterKey(w), c.adminToken(w)
-			if err := w.err(); err != nil {
+			master, token := c.masterKey(w), w.SecretFile("admin-token-file", c.adminTokenFile)
+			if err := w.Err(); err != nil {
 				return err
 			}
 			return unlessStopped(cmd.Context(), serve(cmd.Context(), c, master, token))
@@ -38,13 +39,13 @@ The first start makes the first administrator and prints its token, once, to sta
 	}
 	c.bindStores(cmd.Flags())
 	c.bindServe(cmd.Flags())
-	c.bindLog(cmd.Flags())
+	c.log.Bind(cmd.Flags())
 	return describeOptions(cmd)
 }
 
 func serve(ctx context.Context, c config, master postgres.MasterKey, token string) error {
-	logger := c.logger()
+	logger := c.log.Logger()
 	return plane.Run(ctx, c.plane(master, token), func(a plane.Addresses) {
-		logger.Info("serving", "address", a.API, "gateway", a.Gateway, "authority", a.CASHA256, "version", version())
+		logger.Info("serving", "address", a.API, "gateway", a.Gateway, "authority", a.CASHA256, "version", program.Version())
 	})
 }

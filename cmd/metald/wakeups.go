@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/better-compute/metal/cmd/metald/plane"
+	"github.com/better-compute/metal/cmd/program"
 )
 
 func wakeupsCommand() *cobra.Command {
@@ -23,22 +24,22 @@ nothing else. Replicas go on meanwhile. Waking a key too much costs one look at 
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := fillOptions(cmd, os.LookupEnv)
 			c.check(w, false)
-			if err := w.err(); err != nil {
+			if err := w.Err(); err != nil {
 				return err
 			}
 			return rebuildWakeups(cmd.Context(), c)
 		},
 	}
 	c.bindStores(rebuild.Flags())
-	c.bindLog(rebuild.Flags())
-	return group(&cobra.Command{
+	c.log.Bind(rebuild.Flags())
+	return program.Group(&cobra.Command{
 		Use: "wakeups", Short: "Rebuild the table of what process managers must look at",
 		Long: `Process managers look at keys that are due: a table in PostgreSQL, which follows from the event log.` + "\n" + exitStatus,
 	}, describeOptions(rebuild))
 }
 
 func rebuildWakeups(ctx context.Context, c config) error {
-	s, err := plane.OpenStores(ctx, c.postgres, c.eventstore, c.logger())
+	s, err := plane.OpenStores(ctx, c.postgres, c.eventstore, c.log.Logger())
 	if err != nil {
 		return err
 	}

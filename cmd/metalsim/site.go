@@ -18,6 +18,7 @@ import (
 
 	"github.com/better-compute/metal/adapters/sim"
 	"github.com/better-compute/metal/adapters/sim/bmcsim"
+	"github.com/better-compute/metal/cmd/program"
 	"github.com/better-compute/metal/domain/fault"
 )
 
@@ -52,11 +53,9 @@ Nothing outside of this process is changed or destroyed.` + "\n" + exitStatus,
   metalsim --machines 200 --seed 7 --boot-url http://127.0.0.1:8081 --json machines.json
   metalsim --personalities dell,hpe --post 20s --boot 10s --faults faults.yaml
   metalsim --images ./images --disk-dir ./disks --listen 127.0.0.1:7001`,
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Version:       version(),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return runSite(cmd, o) },
+		Args:    cobra.NoArgs,
+		Version: program.Version(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runSite(cmd, o) },
 	}
 	f, c := cmd.Flags(), &o.config
 	f.IntVar(&c.Count, "machines", 3, "how many machines")
@@ -90,7 +89,7 @@ func runSite(cmd *cobra.Command, o options) error {
 	if o.config.Count < 1 {
 		return fault.Invalid(fault.Issue{Path: "--machines", Message: "is not above zero"})
 	}
-	o.config.Version = "metalsim " + version()
+	o.config.Version = "metalsim " + program.Version()
 	if o.verbose {
 		o.config.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	}

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"fmt"
@@ -7,22 +7,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func versionCommand() *cobra.Command {
+// VersionCommand prints the version of a program, whose exit codes its help tells.
+func VersionCommand(name, exitStatus string) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this program",
 		Long:    "version prints the module's version, or the commit that this program was built from.\n" + exitStatus,
-		Example: "  bcd version",
+		Example: "  " + name + " version",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), Version())
 			return err
 		},
 	}
 }
 
-// version is the module's version, or the commit that was built.
-func version() string {
+// Version is the module's version, or the commit that was built.
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
