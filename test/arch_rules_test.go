@@ -43,13 +43,14 @@ var directions = []direction{
 	// Siblings do not know each other, but for the pool that everything on PostgreSQL shares.
 	{"adapters/eventstore", []string{"domain", "commands", "projections", "processmanagers", "schema", "adapters/postgres"}},
 	// The agent joins what it drives; a simulated site stands in for machines and lets them run the real agent.
-	{"adapters/agentapi", []string{"domain", "commands", "projections", "processmanagers", "schema", "adapters/pki"}},
+	{"adapters/agentapi", []string{"domain", "commands", "projections", "processmanagers", "schema", "adapters/pki", "adapters/ratelimit"}},
 	{"adapters/agent", []string{"domain", "adapters/agentapi/protocol", "adapters/bmc", "adapters/disk", "adapters/netboot", "adapters/statefile"}},
 	{"adapters/netboot", []string{"domain", "adapters/statefile"}},
 	// A config drive and a medium to boot from are the same kind of filesystem.
 	{"adapters/disk", []string{"domain", "adapters/iso9660"}},
 	{"adapters/bootimage", []string{"domain", "adapters/iso9660"}},
 	{"adapters/sim", []string{"domain", "adapters/agent", "adapters/agentapi/protocol", "adapters/bmc", "adapters/disk", "adapters/netboot"}},
+	{"adapters/httpapi", []string{"domain", "commands", "projections", "processmanagers", "schema", "adapters/ratelimit"}},
 	{"adapters/*", []string{"domain", "commands", "projections", "processmanagers", "schema"}},
 	{"cmd/program", []string{"domain/fault"}},
 	{"cmd/metalctl", []string{"domain", "schema", "adapters/httpapi/client", "adapters/httpapi/contract", "cmd/program"}},

@@ -337,7 +337,7 @@ func (p *pauses) wait(ctx context.Context, err error) {
 	p.next = min(2*p.next, p.bounds.Most)
 	var known *fault.Error
 	if errors.As(err, &known) {
-		if seconds, ok := known.Details[retryAfter].(float64); ok && seconds > 0 {
+		if seconds, ok := known.Details[fault.RetryAfter].(float64); ok && seconds > 0 {
 			d = max(d, min(time.Duration(seconds*float64(time.Second)), p.bounds.Most))
 		}
 	}

@@ -207,7 +207,7 @@ func (d *download) elsewhere(why error) bool {
 func (d *download) wait() error {
 	var known *fault.Error
 	_ = errors.As(d.trouble, &known) // all of them are
-	_, invited := known.Details[retryAfter]
+	_, invited := known.Details[fault.RetryAfter]
 	most := d.Nothing
 	if len(d.others) > 0 {
 		most = d.Before
@@ -266,7 +266,7 @@ func (d *download) answered(answer *http.Response) (skip bool, err error) {
 		code >= http.StatusInternalServerError:
 		refused := fault.Wrap(errPassing, fault.DriverError, "the image's server answered %s", answer.Status)
 		if seconds, err := strconv.ParseFloat(answer.Header.Get("Retry-After"), 64); err == nil {
-			_ = refused.WithDetail(retryAfter, seconds)
+			_ = refused.WithDetail(fault.RetryAfter, seconds)
 		}
 		return false, refused
 	}

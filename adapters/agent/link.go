@@ -23,7 +23,6 @@ import (
 const (
 	callWithin  = 20 * time.Second // for everything but a poll
 	answerMost  = 16 << 20
-	retryAfter  = "retryAfterSeconds" // the detail of a fault that says when to come again
 	problemType = "application/problem+json"
 )
 
@@ -165,7 +164,7 @@ func problemOf(answer *http.Response, text []byte) error {
 	}
 	out := &fault.Error{Code: fault.Code(p.Code), Message: p.Detail, Remedy: p.Remedy, Issues: p.Issues, Details: p.Details}
 	if seconds, err := strconv.ParseFloat(answer.Header.Get("Retry-After"), 64); err == nil {
-		_ = out.WithDetail(retryAfter, seconds)
+		_ = out.WithDetail(fault.RetryAfter, seconds)
 	}
 	return out
 }

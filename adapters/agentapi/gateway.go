@@ -20,6 +20,7 @@ import (
 
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
 	"github.com/better-compute/metal/adapters/pki"
+	"github.com/better-compute/metal/adapters/ratelimit"
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/bootlease"
@@ -77,6 +78,7 @@ const maxPoll = time.Minute
 const (
 	changeBurst  = 20
 	changeRefill = 30 * time.Second
+	mostLimited  = 8192 // addresses, and agents, that are remembered: a limit only keeps the log and the processors free
 )
 
 func (c Config) complete() Config {
@@ -120,8 +122,8 @@ type Gateway struct {
 	known    *agentCache
 	presence *presence
 	leases   *leases
-	attempts *limiter[netip.Prefix] // joins that failed
-	changes  *limiter[id.Agent]     // what makes events of an agent's stream
+	attempts *ratelimit.Limiter[netip.Prefix] // joins that failed
+	changes  *ratelimit.Limiter[id.Agent]     // what makes events of an agent's stream
 	router   http.Handler
 
 	read    atomic.Uint64 // position up to which the log was taken in
@@ -141,8 +143,9 @@ func New(c Config) (*Gateway, error) {
 	ctx, end := context.WithCancel(context.Background())
 	g := &Gateway{
 		Config: c, queue: newQueue(), known: newAgentCache(), presence: newPresence(), leases: newLeases(),
-		attempts: newLimiter[netip.Prefix](c.FailedJoins, time.Second), changes: newLimiter[id.Agent](changeBurst, changeRefill),
-		loaded: make(chan struct{}), closing: make(chan struct{}), end: end,
+		attempts: ratelimit.New[netip.Prefix](c.FailedJoins, time.Second, mostLimited),
+		changes:  ratelimit.New[id.Agent](changeBurst, changeRefill, mostLimited),
+		loaded:   make(chan struct{}), closing: make(chan struct{}), end: end,
 	}
 	g.router = g.routes()
 	g.parts.Go(func() { g.follow(ctx) })

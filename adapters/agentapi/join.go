@@ -6,6 +6,7 @@ import (
 
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
 	"github.com/better-compute/metal/adapters/pki"
+	"github.com/better-compute/metal/adapters/ratelimit"
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/fault"
@@ -14,14 +15,14 @@ import (
 
 // join lets an agent in by a token. Attempts that fail are counted by address.
 func (g *Gateway) join(r *http.Request, in protocol.JoinRequest) (protocol.JoinAnswer, error) {
-	address := clientAddress(r.RemoteAddr)
-	if err := g.attempts.check(address, g.Clock(), "too many joins from this address have failed"); err != nil {
+	address := ratelimit.Address(r.RemoteAddr)
+	if err := g.attempts.Check(address, g.Clock(), "too many joins from this address have failed"); err != nil {
 		return protocol.JoinAnswer{}, err
 	}
 	answer, err := g.joined(r.Context(), in)
 	switch fault.CodeOf(err) {
 	case fault.Unauthenticated, fault.Forbidden, fault.InvalidInput:
-		g.attempts.spend(address, g.Clock())
+		g.attempts.Spend(address, g.Clock())
 	}
 	if err != nil {
 		g.Observer.Refused(string(fault.CodeOf(err)))
@@ -86,10 +87,10 @@ func (g *Gateway) answer(i pki.Issued) protocol.Certificate {
 // change counts what makes an event of an agent's stream, and refuses an agent that does so without end.
 func (g *Gateway) change(a id.Agent) error {
 	now := g.Clock()
-	if err := g.changes.check(a, now, "the agent joins, renews or boots too often"); err != nil {
+	if err := g.changes.Check(a, now, "the agent joins, renews or boots too often"); err != nil {
 		return err
 	}
-	g.changes.spend(a, now)
+	g.changes.Spend(a, now)
 	return nil
 }
 

@@ -26,9 +26,6 @@ var (
 	errPostOnly = fault.New(fault.InvalidInput, "only POST is understood here")
 )
 
-// retryAfter is the detail of a fault that becomes the Retry-After header, in seconds.
-const retryAfter = "retryAfterSeconds"
-
 // writeProblem answers with err; zero status is its code's. An error without a code is INTERNAL, and its text stays in the
 // log.
 func writeProblem(w http.ResponseWriter, status int, err error) {
@@ -47,7 +44,7 @@ func writeProblem(w http.ResponseWriter, status int, err error) {
 	if status != 0 {
 		p.Status = status
 	}
-	if seconds, ok := f.Details[retryAfter].(int); ok {
+	if seconds, ok := f.Details[fault.RetryAfter].(int); ok {
 		w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	} else if f.Code == fault.Unavailable {
 		w.Header().Set("Retry-After", "1")

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
+	"github.com/better-compute/metal/adapters/ratelimit"
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
@@ -76,7 +78,7 @@ type API struct {
 	gateway     Gateway
 
 	tokens     *tokens
-	attempts   *limiter
+	attempts   *ratelimit.Limiter[netip.Prefix]
 	hub        *hub
 	followers  followers
 	heartbeat  time.Duration
@@ -97,7 +99,7 @@ func New(cfg Config) (*API, error) {
 		projections: cfg.Projections, outcomes: cfg.Outcomes, signer: cfg.Signer, secrets: cfg.SecretsReady, clock: cfg.Clock, log: cfg.Logger,
 		version: cfg.Version, observer: cfg.Observer, requestKey: cfg.RequestKey, steps: cfg.Steps, gateway: cfg.Gateway,
 		tokens:    newTokens(cfg.DB, cfg.Clock),
-		attempts:  newLimiter(attemptBurst, attemptRefill, mostAddresses),
+		attempts:  ratelimit.New[netip.Prefix](attemptBurst, attemptRefill, mostAddresses),
 		followers: followers{count: map[id.Principal]int{}},
 		heartbeat: heartbeat, writing: writeTimeout, auditing: make(chan struct{}, 1),
 	}

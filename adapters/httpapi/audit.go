@@ -137,7 +137,7 @@ func (a *API) signHead(ctx context.Context, _ *struct{}) (*answer, error) {
 		defer func() { <-a.auditing }()
 	default:
 		return nil, fault.New(fault.RateLimited, "the whole log is being read for another caller").
-			WithDetail(retryAfter, int(readPatience/time.Second))
+			WithDetail(fault.RetryAfter, int(readPatience/time.Second))
 	}
 	found, err := history.VerifyAll(ctx, stored{a.store}, nil, nil)
 	if err != nil {

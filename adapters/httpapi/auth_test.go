@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -133,33 +132,6 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 		t.Fatal("the token is known already")
 	}
 	w.get("/v1/whoami", as(token)).want(200)
-}
-
-func TestLimiterIsBounded(t *testing.T) {
-	l := newLimiter(2, time.Second, 3)
-	now := time.Unix(0, 0)
-	address := func(i byte) netip.Prefix { return clientAddress("10.0.0." + string('0'+i) + ":1") }
-	for range 3 {
-		l.spend(address(1), now)
-	}
-	if got := l.wait(address(1), now); got != time.Second {
-		t.Fatalf("wait %s", got)
-	}
-	if got := l.wait(address(1), now.Add(500*time.Millisecond)); got != 500*time.Millisecond {
-		t.Fatalf("wait %s", got)
-	}
-	for i := byte(2); i < 6; i++ {
-		l.spend(address(i), now)
-	}
-	if len(l.buckets) != 3 || l.order.Len() != 3 || l.wait(address(1), now) != 0 {
-		t.Fatalf("%d buckets", len(l.buckets))
-	}
-	if clientAddress("[2001:db8::1]:5") != clientAddress("[2001:db8::ffff:1]:6") {
-		t.Fatal("one /64 is two clients")
-	}
-	if clientAddress("[::ffff:10.0.0.1]:5") != clientAddress("10.0.0.1:6") || clientAddress("@").IsValid() {
-		t.Fatal("addresses are not normalised")
-	}
 }
 
 func TestRequestIDs(t *testing.T) {

@@ -2,11 +2,11 @@ package httpapi
 
 import (
 	"log/slog"
-	"math"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/better-compute/metal/adapters/ratelimit"
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/fault"
 )
@@ -17,6 +17,13 @@ const (
 	refusedMalformed = "malformed"
 	refusedInvalid   = "invalid"
 	refusedLimited   = "limited"
+)
+
+// The bounds of failed attempts: a burst, then one each refill, by client address.
+const (
+	attemptBurst  = 20
+	attemptRefill = time.Second
+	mostAddresses = 8192
 )
 
 // authenticated lets only callers with a valid bearer token through. A token in the URL is never looked at.
@@ -55,13 +62,12 @@ func (a *API) attempt(r *http.Request, hash, reason string) (*Identity, error) {
 		}
 		reason = refusedInvalid
 	}
-	address, now := clientAddress(r.RemoteAddr), a.clock()
-	if wait := a.attempts.wait(address, now); wait > 0 {
+	address, now := ratelimit.Address(r.RemoteAddr), a.clock()
+	if err := a.attempts.Check(address, now, "too many failed attempts from this address"); err != nil {
 		a.refusedCredential(r, refusedLimited)
-		seconds := int(math.Ceil(wait.Seconds()))
-		return nil, fault.New(fault.RateLimited, "too many failed attempts from this address").WithDetail(retryAfter, seconds)
+		return nil, err
 	}
-	a.attempts.spend(address, now)
+	a.attempts.Spend(address, now)
 	a.refusedCredential(r, reason)
 	return nil, unauthenticated("the token is not valid")
 }
@@ -69,7 +75,7 @@ func (a *API) attempt(r *http.Request, hash, reason string) (*Identity, error) {
 func (a *API) refusedCredential(r *http.Request, reason string) {
 	a.observer.Refused(reason)
 	a.log.LogAttrs(r.Context(), slog.LevelWarn, "credential refused", slog.String("reason", reason),
-		slog.String("address", clientAddress(r.RemoteAddr).String()), slog.String("requestId", requestOf(r.Context()).id))
+		slog.String("address", ratelimit.Address(r.RemoteAddr).String()), slog.String("requestId", requestOf(r.Context()).id))
 }
 
 func unauthenticated(text string) error { return fault.New(fault.Unauthenticated, "%s", text) }

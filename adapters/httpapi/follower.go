@@ -182,7 +182,7 @@ func (f *followers) enter(p id.Principal) (leave func(), err error) {
 	defer f.mu.Unlock()
 	if f.count[p] >= mostFollowers {
 		return nil, fault.New(fault.RateLimited, "a principal follows at most %d streams of events", mostFollowers).
-			WithDetail(retryAfter, int(heartbeat/time.Second))
+			WithDetail(fault.RetryAfter, int(heartbeat/time.Second))
 	}
 	f.count[p]++
 	return func() {

@@ -61,12 +61,9 @@ func problemOf(ctx context.Context, err error) *problem {
 	return p
 }
 
-// retryAfter is the detail of a fault that becomes the Retry-After header, in seconds.
-const retryAfter = "retryAfterSeconds"
-
 func (p *problem) addHeaders(f *fault.Error) {
 	p.headers = http.Header{}
-	if seconds, ok := f.Details[retryAfter].(int); ok {
+	if seconds, ok := f.Details[fault.RetryAfter].(int); ok {
 		p.headers.Set("Retry-After", strconv.Itoa(seconds))
 	}
 	switch {

@@ -121,6 +121,9 @@ func Wrap(cause error, c Code, format string, args ...any) *Error {
 	return e
 }
 
+// RetryAfter is the detail that says in how many seconds, a number, it may be tried again.
+const RetryAfter = "retryAfterSeconds"
+
 // WithDetail adds one fact for programs and gives e back.
 func (e *Error) WithDetail(key string, value any) *Error {
 	if e.Details == nil {
