@@ -193,16 +193,20 @@ func (b *Bench) Disk(m *Machine, number int) []byte {
 	return bytes
 }
 
-// bootID is the boot in which the agent of the installed OS is connected; empty: it is not.
-func (b *Bench) bootID(m *Machine) string {
+// osBoot waits until the agent of the installed OS is told to be connected in another boot than the given one, and gives it. The
+// read model of agents may be behind the machine's state: who wants to see a boot change waits for the first one, too.
+func (b *Bench) osBoot(m *Machine, before string) (boot string) {
 	b.T.Helper()
-	for agent, err := range b.Client.Agents(b.T.Context(), "", m.Node, "node") {
-		b.must(err)
-		if agent.Connected {
-			return agent.BootID
+	b.await("the OS's own agent in a boot that is not \""+before+"\"", func() bool {
+		for agent, err := range b.Client.Agents(b.T.Context(), "", m.Node, "node") {
+			b.must(err)
+			if agent.Connected {
+				boot = agent.BootID
+			}
 		}
-	}
-	return ""
+		return boot != "" && boot != before
+	})
+	return boot
 }
 
 // await waits until something is so.

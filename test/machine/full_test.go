@@ -255,7 +255,7 @@ func TestFullRescue(t *testing.T) {
 	_, err = b.Client.Unrescue(t.Context(), m.Node)
 	b.must(err)
 	b.WaitState(m.Node, "deployed")
-	b.await("the OS's own agent", func() bool { return b.bootID(m) != "" })
+	b.osBoot(m, "")
 	if said := osSaid(b, m); !strings.HasPrefix(said, "labos booted 2 times") {
 		t.Errorf("the OS says %q", said)
 	}

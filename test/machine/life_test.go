@@ -93,13 +93,10 @@ func lifeUnderUEFI(t *testing.T, b *Bench, m *Machine) {
 	ready(t, b, m)
 	deployed(t, b, m)
 
-	before, starts := b.bootID(m), m.State().Boots
+	first, starts := b.osBoot(m, ""), m.State().Boots
 	_, err := b.Client.Power(t.Context(), m.Node, contract.Power{Action: "reset"})
 	b.must(err)
-	b.await("the OS in another boot", func() bool {
-		now := b.bootID(m)
-		return now != "" && now != before
-	})
+	b.osBoot(m, first)
 	if said := osSaid(b, m); !strings.HasPrefix(said, "labos booted 2 times") || m.State().Boots != starts+1 {
 		t.Errorf("the OS says %q, and the machine had %d starts, then %d", said, starts, m.State().Boots)
 	}
