@@ -43,12 +43,17 @@ func (s *Service) Deploy(ctx context.Context, call Call, n id.Node, p node.Profi
 	})
 }
 
-// checkDeploy refuses what would end with a machine that is deployed and has no OS, or that could not run at all.
+// checkDeploy refuses what would end with a machine that is deployed and has no OS, that could not run at all, or whose steps
+// would miss what they need: once a machine is deploying, only a wipe leads back.
 func (s *Service) checkDeploy(ctx context.Context, n node.State, p node.Profile) error {
 	if node.PartOfLife(p.ID) {
 		return fault.Invalid(fault.Issue{Path: "body.profileId", Message: p.ID + " prepares or cleans a machine; it installs nothing"})
 	}
-	return s.CheckProfile(ctx, n, p)
+	found, steps, err := s.profileFor(ctx, n, p)
+	if err != nil || s.before == nil {
+		return err
+	}
+	return s.before.Check(ctx, n, found.Document, steps)
 }
 
 // Undeploy wipes the disks and gives the machine back. Legal from deployed and rescue. An empty method is quick.

@@ -12,6 +12,7 @@ import (
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/principal"
+	"github.com/better-compute/metal/domain/profile"
 )
 
 // Actor is whoever applies a verb.
@@ -68,6 +69,13 @@ type Attestor interface {
 	// certificate that was valid then. The certificates are all that the agent ever had. Any error: the result is refused.
 	Verify(c agentcommand.State, bootID string, result []byte, a agentcommand.Attestation, certificates []agent.Certificate,
 		now time.Time) error
+}
+
+// Preflight looks before a machine is touched.
+type Preflight interface {
+	// Check tells what the steps of a profile, as they run on a node, would miss. INVALID_INPUT with an issue for each that would
+	// fail; any other error: it could not be looked at.
+	Check(ctx context.Context, n node.State, doc profile.Document, steps []profile.Resolved) error
 }
 
 // Clock tells the time at which a verb is decided.

@@ -19,6 +19,7 @@ type Service struct {
 	cache   *stateCache
 	kinds   []agentcommand.Kind
 	attest  Attestor
+	before  Preflight // nil: nobody looks
 
 	profiles library
 }
@@ -38,6 +39,12 @@ func New(log event.Store, auth Authorizer, secrets Secrets, clock Clock, kinds .
 // VerifyWith replaces the check of signed results. It is called before the service is used.
 func (s *Service) VerifyWith(a Attestor) *Service {
 	s.attest = a
+	return s
+}
+
+// LookBefore has a deploy refused that would fail for want of something. It is called before the service is used.
+func (s *Service) LookBefore(p Preflight) *Service {
+	s.before = p
 	return s
 }
 

@@ -160,12 +160,18 @@ func (s *Service) abortAfterNode(ctx context.Context, call Call, n node.State, r
 
 // CheckProfile refuses a profile that can't run on a node: NOT_FOUND, or INVALID_INPUT with every issue and its path.
 func (s *Service) CheckProfile(ctx context.Context, n node.State, pin node.Profile) error {
+	_, _, err := s.profileFor(ctx, n, pin)
+	return err
+}
+
+// profileFor finds a profile, and its steps as they run on a node.
+func (s *Service) profileFor(ctx context.Context, n node.State, pin node.Profile) (FoundProfile, []profile.Resolved, error) {
 	found, err := s.Profile(ctx, n.Tenant, pin.ID, pin.Version)
 	if err != nil {
-		return err
+		return FoundProfile{}, nil, err
 	}
-	_, err = s.resolveFor(ctx, n, found.Document)
-	return err
+	steps, err := s.resolveFor(ctx, n, found.Document)
+	return found, steps, err
 }
 
 // CreateWorkflow makes the workflow that a node has decided on, under the id and with the profile that the node names: the
@@ -180,11 +186,8 @@ func (s *Service) CreateWorkflow(ctx context.Context, call Call, n node.State, o
 	if err != nil || now.state.Exists() {
 		return now.outcome(), err
 	}
-	found, err := s.Profile(ctx, n.Tenant, pin.ID, pin.Version)
-	if err != nil {
-		return WorkflowOutcome{}, err
-	}
-	if _, err := s.resolveFor(ctx, n, found.Document); err != nil { // what can't run does not count as used
+	found, _, err := s.profileFor(ctx, n, pin)
+	if err != nil { // what can't run does not count as used
 		return WorkflowOutcome{}, err
 	}
 	if found, err = s.MarkProfileUsed(ctx, call, found, w); err != nil {

@@ -131,6 +131,18 @@ func TestCreateWorkflowKeepsWhatItRuns(t *testing.T) {
 	}
 }
 
+// missing looks whether a profile has a step, which is said to miss what it needs.
+type missing struct{ step string }
+
+func (m missing) Check(_ context.Context, _ node.State, _ profile.Document, steps []profile.Resolved) error {
+	for _, s := range steps {
+		if s.ID == m.step {
+			return fault.Invalid(fault.Issue{Path: "profile.steps." + s.ID, Message: "there is no image"})
+		}
+	}
+	return nil
+}
+
 // What can't run, or installs nothing, is refused while the machine is ready: once it is deploying, only a wipe leads back.
 func TestDeployRefusesWhatCannotRun(t *testing.T) {
 	ctx := context.Background()
@@ -152,9 +164,14 @@ func TestDeployRefusesWhatCannotRun(t *testing.T) {
 			t.Errorf("%s: got %v", profileID, err)
 		}
 	}
+	w.LookBefore(missing{"image"})
+	if _, err := w.Deploy(ctx, system(), n, imageHost); fault.CodeOf(err) != fault.InvalidInput {
+		t.Errorf("a step that misses something: %v", err)
+	}
 	if w.count(t, "node.provision.deploying") != 0 {
 		t.Fatal("it left ready")
 	}
+	w.LookBefore(missing{"nothing"})
 	if _, err := w.Deploy(ctx, system(), n, imageHost); err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,9 @@ func newDeploy(a *app) *cobra.Command {
 	v := verb{
 		name: "deploy", short: "Install a version of a profile on a ready machine",
 		long: `Installs what a profile says on a ready machine, whose disks were proven wiped before: its
-image is fetched, verified and written to a disk, and the machine boots it. The profile's version is pinned. It ends deployed;
-if it fails, recover wipes what was written.`,
+image is fetched, verified and written to a disk, and the machine boots it. The profile's version is pinned. What the
+profile would miss, such as an image that was withdrawn, is told at once, and the machine stays ready. It ends deployed; if it fails,
+recover wipes what was written.`,
 		example: "  metalctl deploy node_01k… --profile ubuntu-24@3 --watch",
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().StringVarP(&text, "profile", "p", "", "profile and version: ID@VERSION (needed)")

@@ -30,6 +30,18 @@ func Define[I any](spec profile.Spec, run func(ctx context.Context, c *Context, 
 	return step
 }
 
+// WithPreflight gives a step what it can tell before a machine is touched. See Step.Preflight; I is the step's input.
+func WithPreflight[I any](step Step, look func(ctx context.Context, c *Context, in I) error) Step {
+	step.Preflight = func(ctx context.Context, c *Context) error {
+		in, err := inputOf[I](c)
+		if err != nil {
+			return err
+		}
+		return look(ctx, c, in)
+	}
+	return step
+}
+
 // Hooks are what the control plane adds to an agent step; nil: nothing. See Step.
 type Hooks[I any] struct {
 	Payload func(ctx context.Context, c *Context, in I) (payload any, err error)

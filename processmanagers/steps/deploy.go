@@ -53,10 +53,13 @@ type deployed struct {
 
 func deploySteps() []Step {
 	return []Step{
-		Define(profile.Spec{
+		WithPreflight(Define(profile.Spec{
 			ID: actionResolve, Timeout: time.Minute,
 			Summary: "Finds the image in the catalog of the machine's owner, then among the public ones.",
-		}, resolveImage),
+		}, resolveImage), func(ctx context.Context, c *Context, in ResolveImage) error {
+			_, err := c.image(ctx, in)
+			return err
+		}),
 		Define(profile.Spec{
 			ID: actionDeploy, Timeout: 2 * time.Hour,
 			Relays: []profile.Where{profile.OnRamdisk}, Sends: []string{string(agentcommand.ImageWrite)},
@@ -66,17 +69,7 @@ func deploySteps() []Step {
 }
 
 func resolveImage(ctx context.Context, c *Context, in ResolveImage) (any, error) {
-	ref := in.Image
-	if ref == "" {
-		ref = c.Profile.Image
-	}
-	switch {
-	case ref == "":
-		return nil, fault.New(fault.InvalidConfig, "neither the step nor the profile names an image").WithDetail("path", "image")
-	case c.Ports.Images == nil:
-		return nil, c.lacks("images")
-	}
-	found, err := c.Ports.Images.Resolve(ctx, c.Node.Tenant, ref)
+	found, err := c.image(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +77,21 @@ func resolveImage(ctx context.Context, c *Context, in ResolveImage) (any, error)
 		Image: found.ID, Name: found.Name, URL: found.URL, Digest: found.Digest, Format: found.Format, Bytes: found.Bytes,
 		Signature: found.Signature, Signer: found.Signer,
 	}, nil
+}
+
+// image finds the image that is meant in the catalog.
+func (c *Context) image(ctx context.Context, in ResolveImage) (Image, error) {
+	ref := in.Image
+	if ref == "" {
+		ref = c.Profile.Image
+	}
+	switch {
+	case ref == "":
+		return Image{}, fault.New(fault.InvalidConfig, "neither the step nor the profile names an image").WithDetail("path", "image")
+	case c.Ports.Images == nil:
+		return Image{}, c.lacks("images")
+	}
+	return c.Ports.Images.Resolve(ctx, c.Node.Tenant, ref)
 }
 
 func deploy(ctx context.Context, c *Context, in Deploy) (any, error) {

@@ -25,6 +25,9 @@ type Step struct {
 	// AwaitsBoot says that a control-plane step waits for another boot of the machine's agent than the present one: the engine
 	// keeps that one in Context.Step.Before when the step's first agent command is sent.
 	AwaitsBoot bool
+	// Preflight tells before a deploy what the step would miss, while the machine is still ready: NOT_FOUND, INVALID_INPUT or
+	// INVALID_CONFIG refuse the verb. There is no workflow yet, and it changes nothing. Nil: the step can't tell.
+	Preflight func(ctx context.Context, c *Context) error
 	// Payload builds the agent command's payload of an agent step from its input and the machine; nil: the input as it is.
 	Payload func(ctx context.Context, c *Context) (payload any, err error)
 	// Settled looks at the result of an agent step's command before the step is settled with it: to store what it tells, or

@@ -28,13 +28,17 @@ type rendered struct {
 }
 
 func userDataSteps() []Step {
-	return []Step{Define(profile.Spec{
+	return []Step{WithPreflight(Define(profile.Spec{
 		ID: actionRender, Timeout: time.Minute,
 		Summary: "Renders the profile's user data with a fresh single-use token, and keeps it as a secret.",
-	}, renderUserData)}
+	}, renderUserData), func(_ context.Context, c *Context, _ None) error {
+		_, err := c.userTemplate()
+		return err
+	})}
 }
 
-func renderUserData(ctx context.Context, c *Context, _ None) (any, error) {
+// userTemplate is the template of the profile's user data.
+func (c *Context) userTemplate() (Template, error) {
 	wanted := c.Profile.UserData
 	switch {
 	case wanted == nil:
@@ -46,7 +50,11 @@ func renderUserData(ctx context.Context, c *Context, _ None) (any, error) {
 	case c.Ports.Config.AgentURL != "" && c.Ports.Config.AgentSHA == "":
 		return nil, c.lacks("config.agentSha256")
 	}
-	template, err := c.Ports.Config.template(*wanted)
+	return c.Ports.Config.template(*wanted)
+}
+
+func renderUserData(ctx context.Context, c *Context, _ None) (any, error) {
+	template, err := c.userTemplate()
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +75,7 @@ func renderUserData(ctx context.Context, c *Context, _ None) (any, error) {
 		return nil, err
 	}
 	ref, err := c.Ports.Secrets.Put(ctx, c.CommandKey("user-data"), document, c.Now.Add(ttl+documentKept))
-	return rendered{Ref: ref, Kind: wanted.Kind, JoinToken: token}, err
+	return rendered{Ref: ref, Kind: c.Profile.UserData.Kind, JoinToken: token}, err
 }
 
 // builtin are the templates of the kinds that need none by name.

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,7 @@ func TestFaults(t *testing.T) {
 		{"pause and resume", pauseAndResume},
 		{"retry from a step", retryFromStep},
 		{"rescue and back", rescueAndBack},
+		{"an image that is not there refuses a deploy", missingImage},
 		{"an old OS that boots during its release is shut out", oldOS},
 	}
 	l := lab.Start(t, lab.Options{Machines: len(cases) + 1, RamdiskWithin: 24 * time.Second, WipeWithin: 20 * time.Second})
@@ -450,6 +452,30 @@ func retryFromStep(t *testing.T, l *lab.Lab, m sim.Listed) {
 	}
 	if again := l.Workflow(node); again.ID != w.ID || again.Run != 2 || again.State != "succeeded" {
 		t.Errorf("the retried workflow is %+v", again)
+	}
+}
+
+// What a deploy would miss is told while the machine is ready, and it stays so.
+func missingImage(t *testing.T, l *lab.Lab, m sim.Listed) {
+	node := ready(t, l, m)
+	l.DeployProfile("withdrawn", "withdrawn@1", func(map[string]any) {})
+	l.Library("withdrawn", make([]byte, 1<<10))
+	for i, err := range l.Client.Images(t.Context(), "", "withdrawn", false) {
+		must(t, err)
+		_, err = l.Client.WithdrawImage(t.Context(), i.ID, contract.Reason{Reason: "it has a hole"})
+		must(t, err)
+	}
+	l.DeployProfile("unheard-of", "unheard-of@7", func(map[string]any) {})
+	for _, profile := range []string{"withdrawn", "unheard-of"} {
+		_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: profile, Version: 1})
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Code != fault.InvalidInput || len(f.Issues) != 1 || f.Issues[0].Path != "profile.steps.image" ||
+			!strings.Contains(f.Issues[0].Message, profile+"@") || f.Remedy == "" {
+			t.Errorf("%s: %v", profile, err)
+		}
+	}
+	if n, err := l.Client.GetNode(t.Context(), node); err != nil || n.Provision != "ready" {
+		t.Errorf("the machine is %s, %v", n.Provision, err)
 	}
 }
 

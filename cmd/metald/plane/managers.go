@@ -48,6 +48,7 @@ func (p *plane) manage(c Config, catalog *steps.Catalog, gateway string, seen fu
 			Templates: c.Extensions.Templates,
 		},
 	}
+	p.service.LookBefore(steps.Preflight{Catalog: catalog, Ports: ports, Clock: p.clock.Now})
 	engine := workflow.New(p.service, catalog, ports, p.clock.Now, p.logger)
 	nodes := provision.New(p.service, catalog, ports, p.clock.Now, p.logger)
 	takeovers := bootlease.New(p.service, sites{p}, p.clock.Now, p.logger)
