@@ -78,7 +78,7 @@ func (m *machine) devices(ctx context.Context) ([]*blockdev.Device, error) {
 		if same >= 0 {
 			now = append(now, m.kept[same])
 		} else {
-			now = append(now, blockdev.Open(i))
+			now = append(now, blockdev.Open(m.root, i))
 		}
 	}
 	for _, d := range m.kept {

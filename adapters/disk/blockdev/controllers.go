@@ -10,7 +10,7 @@ import (
 // power while it was written to, takes a while before it answers.
 func Starting(root fs.FS) (out []string) {
 	s := sysfs{root}
-	for _, name := range s.names("sys/class/nvme") {
+	for _, name := range s.list("sys/class/nvme") {
 		at := "sys/class/nvme/" + name
 		if over := s.text(at + "/transport"); over != "" && over != "pcie" {
 			continue // a way over a network, which may never come back
@@ -26,7 +26,7 @@ func Starting(root fs.FS) (out []string) {
 func Driverless(root fs.FS) (out []string) {
 	const storage = "0x01" // the class of mass storage
 	s := sysfs{root}
-	for _, name := range s.names("sys/bus/pci/devices") {
+	for _, name := range s.list("sys/bus/pci/devices") {
 		at := "sys/bus/pci/devices/" + name
 		if strings.HasPrefix(s.text(at+"/class"), storage) && !s.exists(at+"/driver") {
 			out = append(out, name)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 // Device is a block device. It is opened at its first use. Safe for concurrent use.
 type Device struct {
 	info disk.Info
+	root fs.FS // where Scan found it; nil: it is a file
 
 	mu     sync.Mutex
 	file   *os.File // through the kernel's cache
@@ -32,8 +34,8 @@ type Device struct {
 
 var _ disk.Device = (*Device)(nil)
 
-// Open gives the device at info.Path; it may be a file.
-func Open(info disk.Info) *Device { return &Device{info: info} }
+// Open gives the device at info.Path, as Scan found it below root. It may be a file: then there is no root.
+func Open(root fs.FS, info disk.Info) *Device { return &Device{info: info, root: root} }
 
 // Close gives back what was opened; the next use opens anew.
 func (d *Device) Close() error {
@@ -86,8 +88,9 @@ func (d *Device) opened() (file, direct *os.File, err error) {
 	return file, direct, nil
 }
 
-// isTheSame refuses what is not as large as what was looked at: another disk may have got the name meanwhile, and of a disk
-// that has grown the end would be left as it is.
+// isTheSame refuses what is not as large as what was looked at, or tells other names of itself: another disk may have got the
+// path meanwhile, and of a disk that has grown the end would be left as it is. No disk gets the path of one that is open, so that
+// what is told now is of the one that was opened.
 func (d *Device) isTheSame(file *os.File) error {
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -95,6 +98,14 @@ func (d *Device) isTheSame(file *os.File) error {
 	}
 	if size != d.info.Bytes {
 		return fmt.Errorf("%s has %d bytes, and had %d: it is not the disk that was looked at", d.info.Path, size, d.info.Bytes)
+	}
+	if d.root == nil {
+		return nil
+	}
+	name := path.Base(d.info.Path)
+	now := sysfs{d.root}.names(name, "sys/block/"+name)
+	if now.WWN != d.info.WWN || now.Model != d.info.Model || now.Serial != d.info.Serial {
+		return fmt.Errorf("%s is %s now, and was %s: it is not the disk that was looked at", d.info.Path, now.Key(), d.info.Key())
 	}
 	return nil
 }
@@ -351,7 +362,7 @@ func (d *Device) Partitions(root fs.FS) ([]string, error) {
 	name := strings.TrimPrefix(d.info.Path, "/dev/")
 	s := sysfs{root}
 	var out []string
-	for _, part := range s.names("sys/block/" + name) {
+	for _, part := range s.list("sys/block/" + name) {
 		if strings.HasPrefix(part, name) && s.exists("sys/block/"+name+"/"+part+"/partition") {
 			out = append(out, "/dev/"+part)
 		}

@@ -24,7 +24,7 @@ func file(t *testing.T, size int64) *blockdev.Device {
 	if err := os.WriteFile(name, bytes.Repeat([]byte{0xa5}, int(size)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := blockdev.Open(disk.Info{Disk: node.Disk{Path: name, Bytes: size}})
+	d := blockdev.Open(nil, disk.Info{Disk: node.Disk{Path: name, Bytes: size}})
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -91,7 +91,7 @@ func TestBurnADisk(t *testing.T) {
 }
 
 func TestADiskThatIsNotThere(t *testing.T) {
-	d := blockdev.Open(disk.Info{Disk: node.Disk{Path: filepath.Join(t.TempDir(), "gone"), Bytes: 4096}, Transport: "sata", ATA: true})
+	d := blockdev.Open(nil, disk.Info{Disk: node.Disk{Path: filepath.Join(t.TempDir(), "gone"), Bytes: 4096}, Transport: "sata", ATA: true})
 	if _, err := d.ReadAt(make([]byte, 1), 0); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("read: %v", err)
 	}
@@ -139,7 +139,7 @@ func TestAnotherDiskOfTheSameName(t *testing.T) {
 	for _, bytes := range []int64{64<<10 - 512, 64<<10 + 512} {
 		info := d.Info()
 		info.Bytes = bytes
-		other := blockdev.Open(info)
+		other := blockdev.Open(nil, info)
 		if n, err := other.WriteAt([]byte("x"), 0); n != 0 || err == nil {
 			t.Errorf("%d bytes: wrote %d, %v", bytes, n, err)
 		}
@@ -149,6 +149,49 @@ func TestAnotherDiskOfTheSameName(t *testing.T) {
 	}
 	if content, err := os.ReadFile(d.Info().Path); err != nil || content[0] != 0xa5 {
 		t.Errorf("it was written: %v, %v", content[:1], err)
+	}
+}
+
+// A disk may be pulled, and another one of the same kind and size get its path, while those before it are wiped for hours: the
+// disk that was looked at is not the one that would be emptied.
+func TestAnotherDiskOfTheSamePathAndSize(t *testing.T) {
+	content := bytes.Repeat([]byte{0xa5}, 64<<10)
+	for name, c := range map[string]struct {
+		change func(root fstest.MapFS)
+		same   bool
+	}{
+		"nothing has changed": {func(fstest.MapFS) {}, true},
+		"another serial":      {func(root fstest.MapFS) { root["sys/block/sdz/device/serial"] = &fstest.MapFile{Data: []byte("s2\n")} }, false},
+		"another WWN":         {func(root fstest.MapFS) { root["sys/block/sdz/wwid"] = &fstest.MapFile{Data: []byte("naa.2\n")} }, false},
+		"another model":       {func(root fstest.MapFS) { root["sys/block/sdz/device/model"] = &fstest.MapFile{Data: []byte("N\n")} }, false},
+		"it is gone":          {func(root fstest.MapFS) { clear(root) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := fstest.MapFS{
+				"sys/block/sdz/size":          {Data: []byte("128\n")},
+				"sys/block/sdz/wwid":          {Data: []byte("naa.1\n")},
+				"sys/block/sdz/device/model":  {Data: []byte("M\n")},
+				"sys/block/sdz/device/serial": {Data: []byte("s1\n")},
+			}
+			found, err := blockdev.Scan(root)
+			if err != nil || len(found) != 1 {
+				t.Fatal(found, err)
+			}
+			found[0].Path = filepath.Join(t.TempDir(), "sdz")
+			if err := os.WriteFile(found[0].Path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d := blockdev.Open(root, found[0])
+			c.change(root)
+			got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, func(float64, string) {})
+			if err := errors.Join(err, d.Close()); err != nil || got[0].ReadBack != c.same || (got[0].Reason == "") != c.same {
+				t.Errorf("%+v, %v", got, err)
+			}
+			left, err := os.ReadFile(found[0].Path)
+			if err != nil || bytes.Equal(left, content) == c.same {
+				t.Errorf("it was written: %v, %v", !bytes.Equal(left, content), err)
+			}
+		})
 	}
 }
 

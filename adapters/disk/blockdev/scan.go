@@ -41,12 +41,11 @@ func Scan(root fs.FS) (out []disk.Info, err error) {
 
 func (s sysfs) info(name, at string) disk.Info {
 	const sector = 512 // whatever the device's own are
+	d := s.names(name, at)
+	d.Bytes = s.number(at+"/size") * sector
 	transport, remote := s.transport(name, at)
 	return disk.Info{
-		Disk: node.Disk{
-			Path: "/dev/" + name, Model: s.first(at+"/device/model", at+"/device/name"), Serial: s.serial(at),
-			Bytes: s.number(at+"/size") * sector, WWN: s.first(at+"/wwid", at+"/device/wwid"),
-		},
+		Disk:       d,
 		Rotational: s.text(at+"/queue/rotational") == "1",
 		ReadOnly:   s.text(at+"/ro") == "1",
 		Removable:  s.removable(name, at, transport),
@@ -54,6 +53,14 @@ func (s sysfs) info(name, at string) disk.Info {
 		Transport:  transport,
 		// Controllers for SAS show a SATA disk as one whose vendor has this name.
 		ATA: transport == "sata" || !remote && transport != "usb" && s.text(at+"/device/vendor") == "ATA",
+	}
+}
+
+// names are what a disk is known by.
+func (s sysfs) names(name, at string) node.Disk {
+	return node.Disk{
+		Path: "/dev/" + name, Model: s.first(at+"/device/model", at+"/device/name"), Serial: s.serial(at),
+		WWN: s.first(at+"/wwid", at+"/device/wwid"),
 	}
 }
 
@@ -104,7 +111,7 @@ func (s sysfs) exists(name string) bool {
 	return err == nil
 }
 
-func (s sysfs) names(directory string) (out []string) {
+func (s sysfs) list(directory string) (out []string) {
 	entries, err := fs.ReadDir(s.root, directory)
 	if err != nil {
 		return nil
@@ -168,7 +175,7 @@ func (s sysfs) nvmeOver(at string) string {
 	if text := s.text(at + "/device/transport"); text != "" {
 		return text
 	}
-	for _, name := range s.names(at + "/device") {
+	for _, name := range s.list(at + "/device") {
 		if text := s.text(path.Join(at, "device", name, "transport")); strings.HasPrefix(name, "nvme") && text != "" {
 			return text
 		}
