@@ -214,7 +214,7 @@ func TestScan(t *testing.T) {
 	link("nvme1n1", "virtual/nvme-subsystem/nvme-subsys1")
 	put("sys/devices/pci0000:00/0000:07:00.0/nvme/nvme0/block/nvme0n1/device/transport", "pcie\n")
 	put("sys/devices/virtual/nvme-subsystem/nvme-subsys1/block/nvme1n1/device/nvme1/transport", "tcp\n")
-	for _, name := range []string{"loop0", "ram0", "zram0", "dm-0", "md0", "mmcblk0boot0", "bcache0"} {
+	for _, name := range []string{"loop0", "ram0", "zram0", "dm-0", "md0", "mmcblk0boot0", "bcache0", "mtdblock0", "ubiblock0_1"} {
 		put("sys/block/"+name+"/size", "8\n")
 		put("sys/block/"+name+"/device/x", "")
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/better-compute/metal/domain/node"
 )
 
-// notDisks are block devices that are made of others, or of memory.
-var notDisks = regexp.MustCompile(`^(loop|ram|zram|dm-|md|nbd|rbd|drbd|fd|bcache)[0-9]`)
+// notDisks are block devices that are made of others, of memory, or of the flash chips that a board's firmware is in: a board whose
+// firmware was wiped never starts again.
+var notDisks = regexp.MustCompile(`^(loop|ram|zram|dm-|md|nbd|rbd|drbd|fd|bcache|mtdblock|ubiblock)[0-9]`)
 
 // hidden are parts of a device that only look like disks of their own.
 var hidden = regexp.MustCompile(`boot[0-9]+$|rpmb$`)
