@@ -76,13 +76,12 @@ func inspectedInBand(ctx context.Context, c *Context, _ None, done Awaited) (any
 // isWhole refuses an inventory that lacks a disk where what was on the disks is about to go: taken for the whole, it would have
 // nobody miss what is on the one that is not there. Whoever took it out says so by recover, or by retire, once it was missed.
 func (c *Context) isWhole(found node.Hardware) error {
-	before := c.Node.Hardware.InBand
-	if before == nil || c.Node.Provision != node.Releasing && c.Node.Provision != node.Retiring {
+	if c.Node.Hardware.InBand == nil || !c.hasData() {
 		return nil
 	}
 	var missing []string
-	for _, d := range before.Disks {
-		if !slices.ContainsFunc(found.Disks, func(f node.Disk) bool { return sameDisk(d, f) }) && !c.answered(missed(d)) {
+	for _, d := range missingOf(c.Node.Hardware.InBand.Disks, found.Disks) {
+		if !c.answered(missed(d)) {
 			missing = append(missing, missed(d))
 		}
 	}
@@ -93,6 +92,18 @@ func (c *Context) isWhole(found node.Hardware) error {
 		WithRemedy("put the disk back and retry; where it was taken out on purpose, recover or retire the node: it goes on without the disk")
 }
 
+// hasData tells whether somebody's data may be on the disks that the last inventory has. After an undeploy without a wipe it is
+// there until a commissioning has emptied them.
+func (c *Context) hasData() bool {
+	switch c.Node.Provision {
+	case node.Releasing, node.Retiring, node.Rescue:
+		return true
+	case node.Commissioning:
+		return c.Node.ReleaseWipe == node.WipeNone
+	}
+	return false
+}
+
 func missed(d node.Disk) string { return "disk " + d.Key() + " is not in the machine any more" }
 
 // answered tells whether an operator knew of a failure when he chose to go on.
@@ -101,13 +112,28 @@ func (c *Context) answered(failure string) bool {
 	return a != nil && a.Code == string(fault.UnverifiedWipe) && strings.Contains(a.Message, failure)
 }
 
-// sameDisk knows a disk again by whatever both inventories tell of it: kernels do not write names alike. One without any name is
-// not missed, as nobody knows it again.
-func sameDisk(a, b node.Disk) bool {
-	if a.WWN == "" && a.Serial == "" {
-		return true
+// sameDisk are the ways in which a disk is known again, the best one first: kernels do not write names alike. One without any name
+// may be any that is as large.
+var sameDisk = []func(before, found node.Disk) bool{
+	func(a, b node.Disk) bool { return a.WWN != "" && strings.EqualFold(a.WWN, b.WWN) },
+	func(a, b node.Disk) bool { return a.Serial != "" && strings.EqualFold(a.Serial, b.Serial) },
+	func(a, b node.Disk) bool { return a.WWN == "" && a.Serial == "" && a.Bytes == b.Bytes },
+}
+
+// missingOf lists the disks of an inventory that a later one lacks. Each that was found stands for one of before: some have the
+// same name, and one of them says nothing of another.
+func missingOf(before, found []node.Disk) []node.Disk {
+	before, found = slices.Clone(before), slices.Clone(found)
+	for _, same := range sameDisk {
+		before = slices.DeleteFunc(before, func(d node.Disk) bool {
+			i := slices.IndexFunc(found, func(f node.Disk) bool { return same(d, f) })
+			if i >= 0 {
+				found = slices.Delete(found, i, i+1)
+			}
+			return i >= 0
+		})
 	}
-	return a.WWN != "" && strings.EqualFold(a.WWN, b.WWN) || a.Serial != "" && strings.EqualFold(a.Serial, b.Serial)
+	return before
 }
 
 func (c *Context) record(ctx context.Context, from node.Source, found node.Hardware) error {

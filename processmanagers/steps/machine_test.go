@@ -186,15 +186,20 @@ func TestInspections(t *testing.T) {
 // without it must not take the place of the one with it when the disks are about to be wiped.
 func TestADiskThatIsGoneIsMissed(t *testing.T) {
 	const both = `[{"wwn":"1"},{"model":"M","serial":"s2"},{"path":"/dev/vda"}]`
+	const twins = `[{"wwn":"1","serial":"s"},{"wwn":"2","serial":"s"}]`
 	for name, c := range map[string]struct {
 		before, found string
 		state         node.ProvisionState
 		want          fault.Code
 	}{
 		"all there":                   {both, both, node.Releasing, ""},
-		"one has no name":             {both, `[{"wwn":"1"},{"model":"M","serial":"S2"}]`, node.Releasing, ""},
-		"one more":                    {both, `[{"wwn":"1"},{"serial":"s2"},{"serial":"s3"}]`, node.Releasing, ""},
-		"told by another name too":    {both, `[{"wwn":"1"},{"wwn":"2","serial":"s2"}]`, node.Releasing, ""},
+		"one more":                    {both, `[{"wwn":"1"},{"serial":"s2"},{"serial":"s3"},{"path":"/dev/vdb"}]`, node.Releasing, ""},
+		"told by other names too":     {both, `[{"wwn":"1"},{"wwn":"2","serial":"S2"},{"wwn":"3","path":"/dev/vda"}]`, node.Releasing, ""},
+		"one that has no name":        {both, `[{"wwn":"1"},{"model":"M","serial":"S2"}]`, node.Releasing, fault.UnverifiedWipe},
+		"another of no name":          {both, `[{"wwn":"1"},{"serial":"s2"},{"path":"/dev/vda","bytes":512}]`, node.Releasing, fault.UnverifiedWipe},
+		"one of two of one name":      {twins, `[{"wwn":"2","serial":"s"},{"wwn":"9","serial":"t"}]`, node.Releasing, fault.UnverifiedWipe},
+		"two of one name":             {twins, `[{"wwn":"2","serial":"s"},{"wwn":"1","serial":"s"}]`, node.Releasing, ""},
+		"one way of two to a disk":    {`[{"wwn":"1"},{"wwn":"1"}]`, `[{"wwn":"1"}]`, node.Releasing, fault.UnverifiedWipe},
 		"one is gone":                 {both, `[{"wwn":"1"}]`, node.Releasing, fault.UnverifiedWipe},
 		"the other is gone":           {both, `[{"serial":"s2"}]`, node.Retiring, fault.UnverifiedWipe},
 		"all are gone":                {both, `[]`, node.Releasing, fault.UnverifiedWipe},
@@ -226,6 +231,17 @@ func TestADiskThatIsGoneIsMissed(t *testing.T) {
 				t.Errorf("the inventory on record: %s", diff)
 			}
 		})
+	}
+}
+
+// After an undeploy without a wipe the disks are full of the tenant's data: it is the commissioning that empties them.
+func TestADiskThatIsGoneIsMissedAfterAReleaseWithoutAWipe(t *testing.T) {
+	for asked, want := range map[node.WipeMethod]fault.Code{node.WipeNone: fault.UnverifiedWipe, "": ""} {
+		w := newWorld(t)
+		w.node.Provision, w.node.ReleaseWipe, w.node.Hardware.InBand = node.Commissioning, asked, twoDisks
+		w.says(`{"disks":[{"wwn":"1"}]}`)
+		_, err := w.run("inspect.hardware", ``)
+		wants(t, string(asked), err, want, "")
 	}
 }
 
