@@ -76,6 +76,9 @@ func inspectedInBand(ctx context.Context, c *Context, _ None, done Awaited) (any
 // isWhole refuses an inventory that lacks a disk where what was on the disks is about to go: taken for the whole, it would have
 // nobody miss what is on the one that is not there. Whoever took it out says so by recover, or by retire, once it was missed.
 func (c *Context) isWhole(found node.Hardware) error {
+	if err := c.seesDisks(found); err != nil {
+		return err
+	}
 	if c.Node.Hardware.InBand == nil || !c.hasData() {
 		return nil
 	}
@@ -91,6 +94,20 @@ func (c *Context) isWhole(found node.Hardware) error {
 	return fault.New(fault.UnverifiedWipe, "of the last inventory %s", strings.Join(missing, ", ")).
 		WithRemedy("put the disk back and retry; where it was taken out on purpose, recover or retire the node: it goes on without the disk")
 }
+
+// seesDisks refuses an inventory without any disk of a machine whose BMC tells of some: most likely the ramdisk lacks the driver of
+// their controller, and what nobody sees nobody wipes. A machine that was found without disks before is not asked about again.
+func (c *Context) seesDisks(found node.Hardware) error {
+	outside, before := c.Node.Hardware.OutOfBand, c.Node.Hardware.InBand
+	if len(found.Disks) > 0 || outside == nil || len(outside.Disks) == 0 || before != nil && len(before.Disks) == 0 || c.answered(seesNone) {
+		return nil
+	}
+	return fault.New(fault.UnverifiedWipe, "%s, and the BMC tells of %d", seesNone, len(outside.Disks)).WithDetail("disks", outside.Disks).
+		WithRemedy("the machine's console names a controller without a driver: build the ramdisk with it, and retry; " +
+			"where the machine has no disks, recover the node: it goes on without any")
+}
+
+const seesNone = "the ramdisk sees no disk"
 
 // hasData tells whether somebody's data may be on the disks that the last inventory has. After an undeploy without a wipe it is
 // there until a commissioning has emptied them.

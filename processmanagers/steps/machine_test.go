@@ -245,6 +245,34 @@ func TestADiskThatIsGoneIsMissedAfterAReleaseWithoutAWipe(t *testing.T) {
 	}
 }
 
+// What nobody sees nobody wipes: a ramdisk without the driver of a controller finds a machine without disks.
+func TestAMachineWhoseDisksTheRamdiskDoesNotSee(t *testing.T) {
+	none := &node.Hardware{}
+	for name, c := range map[string]struct {
+		outside, before *node.Hardware
+		found           string
+		answered        *node.Failure
+		want            fault.Code
+	}{
+		"the BMC sees them":      {twoDisks, nil, `{}`, nil, fault.UnverifiedWipe},
+		"so did another ramdisk": {twoDisks, twoDisks, `{}`, nil, fault.UnverifiedWipe},
+		"it sees one":            {twoDisks, nil, `{"disks":[{"wwn":"1"}]}`, nil, ""},
+		"it never had any":       {twoDisks, none, `{}`, nil, ""},
+		"the BMC sees none":      {none, nil, `{}`, nil, ""},
+		"the BMC is not asked":   {nil, nil, `{}`, nil, ""},
+		"the operator knows": {twoDisks, nil, `{}`, &node.Failure{
+			Code: "UNVERIFIED_WIPE", Message: "inspect (inspect.hardware): the ramdisk sees no disk, and the BMC tells of 2",
+		}, ""},
+	} {
+		w := newWorld(t)
+		w.node.Provision, w.node.Answered = node.Inspecting, c.answered
+		w.node.Hardware = node.Inventories{OutOfBand: c.outside, InBand: c.before}
+		w.says(c.found)
+		_, err := w.run("inspect.hardware", ``)
+		wants(t, name, err, c.want, "")
+	}
+}
+
 // An operator who recovers or retires a node after a disk was missed goes on without that disk, and no other.
 func TestADiskThatWasTakenOut(t *testing.T) {
 	for name, c := range map[string]struct {
