@@ -282,6 +282,35 @@ func TestWhatAWipeProves(t *testing.T) {
 	}
 }
 
+// Who retires a machine asks for a wipe of its own, often a stronger one than before: where that fails, the one before says nothing.
+func TestWhatRetiresUnwipedSaysSo(t *testing.T) {
+	strong := func(done node.WipeMethod) node.AttestWipe {
+		w := wiped(4, disk(1), disk(2))
+		w.Wipe.Method = node.WipeSecureErase
+		for i := range w.Wipe.Disks {
+			w.Wipe.Disks[i].Method = done
+		}
+		return w
+	}
+	for name, test := range map[string]struct {
+		wipe []node.Command
+		want bool
+	}{
+		"not wiped anew":    {nil, false},
+		"wiped as asked":    {[]node.Command{strong(node.WipeSecureErase)}, true},
+		"wiped more weakly": {[]node.Command{strong(node.WipeQuick)}, false},
+	} {
+		s := play(t, with(with(toReady(), node.Retire{Wipe: node.WipeSecureErase}, start(4)), test.wipe...)...)
+		events, err := node.Decide(s, node.Complete{Workflow: workflow(4)})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if m := events[0].(node.Moved); m.To != node.Retired || m.Wiped == nil || *m.Wiped != test.want {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+}
+
 // Disks of one name may be several: each of them has to be proven, whatever became of another.
 func TestDisksOfOneNameAreProvenOneByOne(t *testing.T) {
 	twin, good, bad := disk(1), node.WipedDisk{Disk: disk(1), Method: node.WipeQuick, ReadBack: true}, node.WipedDisk{Disk: disk(1)}

@@ -114,5 +114,5 @@ func evolveMoved(s State, e Moved) State {
 // or an operator asked for a chain that ends in a wipe of its own. A retry keeps what its workflow has proven.
 func needsNewWipe(e Moved) bool {
 	written := e.To == Deploying || e.To == Deployed || e.To == Rescue
-	return written || e.Verb == VerbManage || e.Verb == VerbInspect || e.Verb == VerbProvide
+	return written || e.Verb == VerbManage || e.Verb == VerbInspect || e.Verb == VerbProvide || e.Verb == VerbRetire
 }

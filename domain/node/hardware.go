@@ -1,6 +1,8 @@
 package node
 
 import (
+	"slices"
+
 	"github.com/better-compute/metal/domain/id"
 )
 
@@ -183,14 +185,16 @@ const (
 
 // Unproven lists the disks of the latest in-band inventory that the newest wipe does not prove empty; complete is false
 // where there is no signed wipe or no in-band inventory to compare with. Disks of one name, which are one disk on two
-// controllers or several that were named badly, are proven where each of them is: one of them says nothing of another.
+// controllers or several that were named badly, are proven where each of them is: one of them says nothing of another. A method
+// that is weaker than the one that was asked for proves nothing.
 func (s State) Unproven() (disks []Disk, complete bool) {
 	if s.Hardware.InBand == nil || s.Wipe == nil || !s.Wipe.Signed {
 		return nil, false
 	}
 	proven, failed := map[string]int{}, map[string]bool{}
 	for _, d := range s.Wipe.Disks {
-		if proven[d.Disk.Key()]++; !d.ReadBack || d.Method == WipeNone {
+		weaker := slices.Index(WipeMethods, d.Method) < slices.Index(WipeMethods, s.Wipe.Method)
+		if proven[d.Disk.Key()]++; !d.ReadBack || d.Method == WipeNone || weaker {
 			failed[d.Disk.Key()] = true
 		}
 	}
