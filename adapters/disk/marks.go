@@ -44,8 +44,12 @@ func tracesOf(d Device) (levels [][]span) {
 	size := d.Info().Bytes
 	found, tables := everyPartition(d)
 	var copies, begins []span
+	looked := map[int64]bool{} // where a filesystem may begin: tables tell of many partitions, and may tell of one many times
 	for _, p := range append([]partition{{length: size}}, found...) {
-		copies = append(append(copies, extCopies(d, p.offset)...), xfsCopies(d, p.offset)...)
+		if !looked[p.offset] && len(copies) < mostTraces {
+			copies = append(append(copies, extCopies(d, p.offset)...), xfsCopies(d, p.offset)...)
+		}
+		looked[p.offset] = true
 	}
 	for _, p := range found {
 		begins = append(begins, marksOf(span{p.offset, p.length}, size)...)
@@ -59,8 +63,12 @@ func tracesOf(d Device) (levels [][]span) {
 	return levels
 }
 
-// mostCopies is how many copies of a superblock are looked for: more than any filesystem has.
-const mostCopies = 1 << 20
+// How many groups of blocks a filesystem may have to be looked at, and how many copies are emptied of it and in all: more than
+// there are. Whoever had the disk may have written whatever he liked, and must not take a ramdisk's memory, or days, by it.
+const (
+	mostGroups = 1 << 20
+	mostTraces = 1 << 17
+)
 
 // copyBytes is what is emptied of each copy: the superblock and what stands right behind it.
 const copyBytes = 16 << 10
@@ -75,11 +83,11 @@ func extCopies(d Device, start int64) (out []span) {
 	}
 	block, each := int64(1024)<<le.Uint32(b[24:]), int64(le.Uint32(b[32:]))
 	first, blocks := int64(le.Uint32(b[20:])), int64(le.Uint32(b[4:]))|int64(le.Uint32(b[0x150:])&0xffff)<<32
-	if each < 8 || each > 8*block || blocks/each > mostCopies {
+	if each < 8 || each > 8*block || blocks/each > mostGroups {
 		return nil
 	}
 	few := le.Uint32(b[100:])&sparse != 0
-	for group := int64(1); first+group*each < blocks; group++ {
+	for group := int64(1); first+group*each < blocks && len(out) < mostTraces; group++ {
 		switch {
 		case le.Uint32(b[92:])&sparse2 != 0:
 			if n := uint32(group); n != le.Uint32(b[0x24c:]) && n != le.Uint32(b[0x250:]) {
@@ -108,10 +116,10 @@ func xfsCopies(d Device, start int64) (out []span) {
 		return nil
 	}
 	block, each, groups := int64(be.Uint32(b[4:])), int64(be.Uint32(b[84:])), int64(be.Uint32(b[88:]))
-	if block < 512 || block > 64<<10 || each < 1 || groups > mostCopies {
+	if block < 512 || block > 64<<10 || each < 1 || groups > mostGroups {
 		return nil
 	}
-	for group := int64(1); group < groups; group++ {
+	for group := int64(1); group < groups && len(out) < mostTraces; group++ {
 		out = append(out, copyAt(d, start+group*each*block)...)
 	}
 	return out
