@@ -32,10 +32,12 @@ var sharedMagics = []struct {
 	{"GFS2", 64 << 10, []byte{0x01, 0x16, 0x19, 0x70, 0, 0, 0, 1}},
 }
 
-// sharedBy names the shared filesystem that a device holds, or nothing. Where it can't be told, nothing may be written.
-func sharedBy(d Device, partitions []partition) (string, error) {
+// sharedBy names the shared filesystem that a device holds, or nothing. Where it can't be told, nothing may be written: a table that
+// can't be read is none that tells of nothing.
+func sharedBy(device Device) (string, error) {
+	d := &attentive{Device: device}
 	starts := []int64{0}
-	for _, p := range partitions {
+	for _, p := range partitionsOf(d) {
 		if name := sharedKinds[p.kind]; name != "" {
 			return name, nil
 		}
@@ -45,14 +47,28 @@ func sharedBy(d Device, partitions []partition) (string, error) {
 	for _, start := range starts {
 		for _, m := range sharedMagics {
 			found := buffer[:len(m.magic)]
-			switch _, err := d.ReadAt(found, start+m.offset); {
-			case errors.Is(err, io.EOF): // a small disk, or a partition that is not where its table says
-			case err != nil:
-				return "", fmt.Errorf("read at %d, for traces of a filesystem that other machines share: %w", start+m.offset, err)
-			case bytes.Equal(found, m.magic):
+			if _, err := d.ReadAt(found, start+m.offset); err == nil && bytes.Equal(found, m.magic) {
 				return m.name, nil
 			}
 		}
 	}
-	return "", nil
+	return "", d.failed
 }
+
+// attentive is a device of which it is noted what could not be read. Its end is none of that: a small disk has it early, and a
+// partition need not be where its table says.
+type attentive struct {
+	Device
+	failed error
+}
+
+func (a *attentive) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := a.Device.ReadAt(p, offset)
+	if err != nil && !errors.Is(err, io.EOF) && a.failed == nil {
+		a.failed = fmt.Errorf("read at %d, for traces of a filesystem that other machines share: %w; %s", offset, err, ifAlone)
+	}
+	return n, err
+}
+
+// ifAlone is what an operator can do about a disk that may be shared, and is not.
+const ifAlone = `where the disk is this machine's alone, have the profile's step say "shared": true`

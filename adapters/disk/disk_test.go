@@ -319,6 +319,41 @@ func TestWipeAccountsForEveryDevice(t *testing.T) {
 	}
 }
 
+// gfs2 is what GFS2 is recognised by.
+var gfs2 = []byte{1, 0x16, 0x19, 0x70, 0, 0, 0, 1}
+
+// mbr writes a table of one partition, which begins at a sector.
+func mbr(t *testing.T, d disk.Device, at int64, kind byte, first uint32) {
+	t.Helper()
+	table := make([]byte, 512)
+	table[446+4] = kind
+	binary.LittleEndian.PutUint32(table[446+8:], first)
+	binary.LittleEndian.PutUint32(table[446+12:], 2048)
+	table[510], table[511] = 0x55, 0xaa
+	write(t, d, at, table)
+}
+
+// A table that can't be read may tell of a partition with a shared filesystem.
+func TestADiskWhoseTableCannotBeReadIsNotTouched(t *testing.T) {
+	for name, sector := range map[string]int64{"MBR": 0, "GPT": 512, "its backup": 64*mib - 512} {
+		d := newDisk(64*mib, disk.Means{})
+		writes := 0
+		d.SetFaults(disk.Faults{
+			Read: func(offset, length int64) error {
+				if offset <= sector && sector < offset+length {
+					return errors.New("medium error")
+				}
+				return nil
+			},
+			Write: func(int64, int64) error { writes++; return nil },
+		})
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
+		if err != nil || got[0].ReadBack || writes > 0 || !strings.Contains(got[0].Reason, `"shared": true`) {
+			t.Errorf("%s: %d writes, %+v, %v", name, writes, got, err)
+		}
+	}
+}
+
 // W32: a disk that other machines may use at the same time is not touched, whatever was asked.
 func TestASharedDiskIsNotTouched(t *testing.T) {
 	gpt := func(kind []byte) func(t *testing.T, d disk.Device) {
@@ -328,21 +363,23 @@ func TestASharedDiskIsNotTouched(t *testing.T) {
 	}
 	for name, plant := range map[string]func(t *testing.T, d disk.Device){
 		"VMFS on the whole disk":  func(t *testing.T, d disk.Device) { write(t, d, mib, []byte{0x0d, 0xd0, 0x01, 0xc0}) },
-		"GFS2 on the whole disk":  func(t *testing.T, d disk.Device) { write(t, d, 64<<10, []byte{1, 0x16, 0x19, 0x70, 0, 0, 0, 1}) },
+		"GFS2 on the whole disk":  func(t *testing.T, d disk.Device) { write(t, d, 64<<10, gfs2) },
 		"OCFS2 on the whole disk": func(t *testing.T, d disk.Device) { write(t, d, 8<<10, []byte("OCFSV2")) },
 		"VMFS by its partition":   gpt([]byte{0x2a, 0xe0, 0x31, 0xaa, 0x0f, 0x40, 0xdb, 0x11, 0x95, 0x90, 0, 0x0c, 0x29, 0x11, 0xd1, 0xb8}),
 		"GPFS by its partition":   gpt([]byte{0x90, 0xfc, 0xaf, 0x37, 0x7d, 0xef, 0x96, 0x4e, 0x91, 0xc3, 0x2d, 0x7a, 0xe0, 0x55, 0xb1, 0x74}),
-		"VMFS by an MBR": func(t *testing.T, d disk.Device) {
-			mbr := make([]byte, 512)
-			mbr[446+4] = 0xfb
-			binary.LittleEndian.PutUint32(mbr[446+8:], 2048)
-			binary.LittleEndian.PutUint32(mbr[446+12:], 2048)
-			mbr[510], mbr[511] = 0x55, 0xaa
-			write(t, d, 0, mbr)
+		"VMFS by an MBR":          func(t *testing.T, d disk.Device) { mbr(t, d, 0, 0xfb, 2048) },
+		"GFS2 in a partition of a disk with sectors of 4 KiB, by an MBR": func(t *testing.T, d disk.Device) {
+			mbr(t, d, 0, 0x83, 256)
+			write(t, d, mib+64<<10, gfs2)
+		},
+		"GFS2 in a logical partition": func(t *testing.T, d disk.Device) {
+			mbr(t, d, 0, 0x05, 2048)
+			mbr(t, d, mib, 0x83, 2048)
+			write(t, d, 2*mib+64<<10, gfs2)
 		},
 		"GFS2 in a partition": func(t *testing.T, d disk.Device) {
 			gpt(linuxData)(t, d)
-			write(t, d, 2*mib+64<<10, []byte{1, 0x16, 0x19, 0x70, 0, 0, 0, 1})
+			write(t, d, 2*mib+64<<10, gfs2)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,14 +59,31 @@ func gptAt(d Device, header, block, size int64) (out []partition) {
 	return out
 }
 
+// mbrOf reads the table in an MBR as that of a disk with sectors of both sizes: it does not tell which they are.
 func mbrOf(d Device, size int64) (out []partition) {
-	entries, ok := mbrAt(d, 0)
-	for _, e := range entries {
-		if ok && e.first > 0 && e.first*sector < size {
-			out = append(out, partition{e.first * sector, e.count * sector, e.kind})
-		}
+	for _, block := range []int64{sector, 4096} {
+		found, _ := mbrPartitions(d, block, size)
+		out = append(out, found...)
 	}
 	return out
+}
+
+// mbrPartitions lists what a table in an MBR tells of, those in extended partitions too, and where the tables of these are.
+func mbrPartitions(d Device, block, size int64) (out []partition, tables []span) {
+	const whole = "EE" // the one with which a GPT has its disk look full
+	entries, _ := mbrAt(d, 0)
+	for _, e := range entries {
+		begin := e.first * block
+		switch {
+		case e.kind == whole || begin <= 0 || begin >= size:
+		case extended[e.kind]:
+			more, chain := logicalOf(d, begin, block, size)
+			out, tables = append(out, more...), append(tables, chain...)
+		default:
+			out = append(out, partition{begin, e.count * block, e.kind})
+		}
+	}
+	return out, tables
 }
 
 // mbrEntry is one entry of a table in an MBR, or of one like it in an extended partition; in sectors.
@@ -120,7 +137,6 @@ func logicalOf(d Device, begin, block, size int64) (out []partition, tables []sp
 // of its data. It is for who empties them: it does not matter if there are too many.
 func everyPartition(d Device) (out []partition, tables []span) {
 	size := d.Info().Bytes
-	const whole = "EE" // the one with which a GPT has its disk look full
 	for _, block := range []int64{sector, 4096} {
 		headers := []int64{block, size - block}
 		for _, header := range headers {
@@ -131,18 +147,8 @@ func everyPartition(d Device) (out []partition, tables []span) {
 		for _, header := range headers {
 			out = append(out, gptAt(d, header, block, size)...)
 		}
-		entries, _ := mbrAt(d, 0)
-		for _, e := range entries {
-			begin := e.first * block
-			switch {
-			case e.kind == whole || begin <= 0 || begin >= size:
-			case extended[e.kind]:
-				more, chain := logicalOf(d, begin, block, size)
-				out, tables = append(out, more...), append(tables, chain...)
-			default:
-				out = append(out, partition{begin, e.count * block, e.kind})
-			}
-		}
+		more, chain := mbrPartitions(d, block, size)
+		out, tables = append(out, more...), append(tables, chain...)
 	}
 	slices.SortFunc(out, func(a, b partition) int {
 		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.length, b.length))

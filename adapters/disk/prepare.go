@@ -43,12 +43,11 @@ func prepare(ctx context.Context, d Device, shared bool) (reason string) {
 	if shared {
 		return ""
 	}
-	switch name, err := sharedBy(d, partitionsOf(d)); {
+	switch name, err := sharedBy(d); {
 	case err != nil:
 		return err.Error()
 	case name != "":
-		return "it holds " + name + ", a filesystem that other machines may share: it was not touched; where it is this machine's alone, " +
-			`have the profile's step say "shared": true`
+		return "it holds " + name + ", a filesystem that other machines may share: it was not touched; " + ifAlone
 	}
 	return ""
 }
