@@ -9,7 +9,9 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,6 +92,27 @@ func TestWipeTellsEveryDisk(t *testing.T) {
 	text, _, err = perform(t, b, agentcommand.DiskWipe, `{"method":"quick"}`)
 	if fault.CodeOf(err) != fault.DriverError || strings.Count(text, `"readBack":true`) != 1 || !strings.Contains(text, "medium error") {
 		t.Errorf("got %s, %v", text, err)
+	}
+}
+
+// A wipe may take hours, and a disk that is put in meanwhile is full of somebody's data.
+func TestADiskThatComesDuringAWipeFailsIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		late disk.Info
+		ok   bool
+	}{
+		"another disk":        {disk.Info{Disk: node.Disk{Path: "/dev/sdd", Serial: "C", Bytes: 64 * mib}}, false},
+		"one of a known name": {disk.Info{Disk: node.Disk{Path: "/dev/sdd", Serial: "A", Bytes: 64 * mib}}, false},
+		"a USB stick":         {disk.Info{Disk: node.Disk{Path: "/dev/sdd", Serial: "D", Bytes: 64 * mib}, Removable: true}, true},
+	} {
+		b := newBox()
+		late := disk.NewMemory(c.late, disk.Means{})
+		comes := sync.OnceFunc(func() { b.disks = append(slices.Clone(b.disks), late) })
+		b.disks[0].(*disk.Memory).SetFaults(disk.Faults{Write: func(int64, int64) error { comes(); return nil }})
+		text, _, err := perform(t, b, agentcommand.DiskWipe, `{"method":"quick"}`)
+		if (err == nil) != c.ok || strings.Contains(text, "it came while") == c.ok {
+			t.Errorf("%s: %s, %v", name, text, err)
+		}
 	}
 }
 

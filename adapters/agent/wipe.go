@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/better-compute/metal/adapters/disk"
@@ -33,17 +34,36 @@ func (m machine) wipe(ctx context.Context, o Order) (any, func(context.Context) 
 	if err != nil {
 		return out, nil, err
 	}
+	now, err := m.Machine.Disks(ctx)
+	if err != nil {
+		return out, nil, machineFault(err, "list the disks once more")
+	}
+	for _, d := range came(localDisks(devices), localDisks(now)) {
+		out.Disks = append(out.Disks, node.WipedDisk{Disk: d, Method: node.WipeNone, Reason: "it came while the others were wiped"})
+	}
 	var failed []string
-	for i, d := range disks {
-		if devices[i].Info().Reported() == "" && !d.ReadBack {
+	for i, d := range out.Disks {
+		if leftAlone := i < len(devices) && devices[i].Info().Reported() != ""; !leftAlone && !d.ReadBack {
 			failed = append(failed, fmt.Sprintf("%s: %s", d.Disk.Key(), d.Reason))
 		}
 	}
 	if len(failed) > 0 {
-		return out, nil, fault.New(fault.DriverError, "%d of %d disks are not proven empty: %s", len(failed), len(disks), firstOf(failed)).
+		return out, nil, fault.New(fault.DriverError, "%d of %d disks are not proven empty: %s", len(failed), len(out.Disks), firstOf(failed)).
 			WithDetail("disks", failed)
 	}
 	return out, nil, nil
+}
+
+// came lists the disks that were not there before. A wipe may take hours, and bays open: what nobody wiped must not go unseen.
+func came(before, now []node.Disk) []node.Disk {
+	there := map[string]int{}
+	for _, d := range before {
+		there[d.Key()]++
+	}
+	return slices.DeleteFunc(now, func(d node.Disk) bool {
+		there[d.Key()]--
+		return there[d.Key()] >= 0
+	})
 }
 
 // firstOf is what fits into one line.
