@@ -2,7 +2,9 @@ package steps
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -82,17 +84,40 @@ func (c *Context) isWhole(found node.Hardware) error {
 	if c.Node.Hardware.InBand == nil || !c.hasData() {
 		return nil
 	}
-	var missing []string
-	for _, d := range missingOf(c.Node.Hardware.InBand.Disks, found.Disks) {
-		if !c.answered(missed(d)) {
-			missing = append(missing, missed(d))
-		}
-	}
-	if len(missing) == 0 {
+	lost := missingOf(c.Node.Hardware.InBand.Disks, found.Disks)
+	names := namesOf(lost)
+	isNew := func(name string) bool { return !c.answered(missed(name)) }
+	if !slices.ContainsFunc(names, isNew) || c.answered(missedAll(lost)) {
 		return nil
 	}
-	return fault.New(fault.UnverifiedWipe, "of the last inventory %s", strings.Join(missing, ", ")).
+	what := missed(names[0]) // those too that were answered: the next answer takes this one's place
+	for _, name := range names[1:] {
+		what += ", " + missed(name)
+	}
+	if len(names) > mostNamed {
+		what = missedAll(lost) + ", such as " + strings.Join(names[:mostNamed], ", ")
+	}
+	return fault.New(fault.UnverifiedWipe, "of the last inventory %s", what).WithDetail("disks", lost).
 		WithRemedy("put the disk back and retry; where it was taken out on purpose, recover or retire the node: it goes on without the disk")
+}
+
+// mostNamed is how many disks are named one by one: what an operator was told is known again by a text that is cut somewhere.
+const mostNamed = 8
+
+func namesOf(disks []node.Disk) (out []string) {
+	for _, d := range disks {
+		out = append(out, d.Key())
+	}
+	slices.Sort(out)
+	return out
+}
+
+func missed(name string) string { return "disk " + name + " is not in the machine any more" }
+
+// missedAll stands for all of them, whole shelves too: for these and no others.
+func missedAll(lost []node.Disk) string {
+	sum := sha256.Sum256([]byte(strings.Join(namesOf(lost), "\n")))
+	return fmt.Sprintf("%d disks (%x) are not in the machine any more", len(lost), sum[:8])
 }
 
 // seesDisks refuses an inventory without any disk of a machine whose BMC tells of some: most likely the ramdisk lacks the driver of
@@ -120,8 +145,6 @@ func (c *Context) hasData() bool {
 	}
 	return false
 }
-
-func missed(d node.Disk) string { return "disk " + d.Key() + " is not in the machine any more" }
 
 // answered tells whether an operator knew of a failure when he chose to go on.
 func (c *Context) answered(failure string) bool {

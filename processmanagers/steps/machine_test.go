@@ -2,6 +2,7 @@ package steps_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -291,6 +292,48 @@ func TestADiskThatWasTakenOut(t *testing.T) {
 		_, err := w.run("inspect.hardware", ``)
 		wants(t, name, err, c.want, "")
 	}
+}
+
+// A second disk may drop out once the first was answered: the next answer is to both.
+func TestDisksThatDropOutOneByOne(t *testing.T) {
+	w := newWorld(t)
+	w.node.Provision, w.node.Hardware.InBand = node.Releasing, &node.Hardware{Disks: []node.Disk{{WWN: "1"}, {WWN: "2"}, {WWN: "3"}}}
+	for _, found := range []string{`{"disks":[{"wwn":"1"},{"wwn":"2"}]}`, `{"disks":[{"wwn":"1"}]}`} {
+		w.says(found)
+		_, err := w.run("inspect.hardware", ``)
+		wants(t, "missed", err, fault.UnverifiedWipe, "")
+		w.node.Answered = &node.Failure{Code: string(fault.UnverifiedWipe), Message: err.Error()}
+	}
+	_, err := w.run("inspect.hardware", ``)
+	wants(t, "both are answered", err, "", "")
+}
+
+// A shelf of a hundred disks is more than the text of a failure holds: the operator's answer is to all of them, and to no others.
+func TestAShelfThatWasTakenOut(t *testing.T) {
+	w := newWorld(t)
+	before := &node.Hardware{Disks: []node.Disk{{WWN: "1"}}}
+	for i := range 106 {
+		before.Disks = append(before.Disks, node.Disk{WWN: fmt.Sprintf("t10.ATA     a model with a long name                    S%08d", i)})
+	}
+	found := func(also int) string {
+		text, err := json.Marshal(node.Hardware{Disks: before.Disks[:1+also]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	w.node.Provision, w.node.Hardware.InBand = node.Releasing, before
+	w.says(found(0))
+	_, err := w.run("inspect.hardware", ``)
+	wants(t, "missed", err, fault.UnverifiedWipe, "")
+	message := fault.Bounded("inspect (inspect.hardware): "+err.Error(), node.MaxError)
+	w.node.Answered = &node.Failure{Code: string(fault.UnverifiedWipe), Message: message}
+	w.says(found(1))
+	_, err = w.run("inspect.hardware", ``)
+	wants(t, "others are missing now", err, fault.UnverifiedWipe, "")
+	w.says(found(0))
+	_, err = w.run("inspect.hardware", ``)
+	wants(t, "answered", err, "", "")
 }
 
 func (w *world) deploying() {
