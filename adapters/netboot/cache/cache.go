@@ -197,6 +197,10 @@ func (c *Cache) openOrFetch(digest, from string) (*os.File, *flight, error) {
 	return c.begin(digest, from, false)
 }
 
+// queued is how many images may wait for each download that may run. Any machine may ask for any digest, and each is fetched to its
+// end before it turns out to be none: the queue must not grow by that, for those who come later wait behind it.
+const queued = 8
+
 // begin starts the one flight of a digest.
 func (c *Cache) begin(digest, from string, there bool) (*os.File, *flight, error) {
 	if c.ctx.Err() != nil {
@@ -204,6 +208,10 @@ func (c *Cache) begin(digest, from string, there bool) (*os.File, *flight, error
 	}
 	if !there && from == "" {
 		return nil, nil, fault.New(fault.NotFound, "the image is not in the cache, and no source was named")
+	}
+	if !there && len(c.flights) >= queued*c.o.Downloads {
+		return nil, nil, fault.New(fault.RateLimited, "%d images are being fetched, or wait for that", len(c.flights)).
+			WithRemedy("ask again later, or fetch the image from its source")
 	}
 	f := &flight{done: make(chan struct{}), size: -1}
 	c.flights[digest] = f

@@ -120,6 +120,35 @@ func TestAnImageIsFetchedOnce(t *testing.T) {
 	}
 }
 
+// Any machine may ask for digests that nobody has. What waits to be fetched does not grow without end, and what is there is given.
+func TestWhatWaitsToBeFetchedIsBounded(t *testing.T) {
+	const most = 16
+	s := newStore(t)
+	c := open(t, s, t.TempDir(), 100<<20)
+	has(t, c, s, "a")
+	release := make(chan struct{})
+	s.handle = func(_ http.ResponseWriter, r *http.Request, _ int32) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	refused := 0
+	for i := range 100 {
+		sum := sha256.Sum256([]byte{byte(i)})
+		if _, err := c.Get(gone, hex.EncodeToString(sum[:]), s.URL+"/images/b"); fault.CodeOf(err) == fault.RateLimited {
+			refused++
+		}
+	}
+	if refused != 100-most {
+		t.Errorf("of 100, %d are refused", refused)
+	}
+	has(t, c, s, "a")
+	close(release)
+}
+
 // Many who ask at once share one download, and none of them gets a byte before all are checked.
 func TestManyShareADownload(t *testing.T) {
 	s := newStore(t)
