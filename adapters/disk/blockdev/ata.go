@@ -148,14 +148,21 @@ func eraseUnit(to ATATransport, s security) error {
 	return nil
 }
 
-// ResumeATA unlocks a disk whose erase was cut short, and takes the password of the erase away. A disk that is not locked, or
-// is nobody's business, stays as it is.
-func ResumeATA(to ATATransport) error {
+// ResumeATA waits for a sanitize that a power cut did not end, unlocks a disk whose erase was cut short, and takes the password of the
+// erase away. A disk that is not locked, or is nobody's business, stays as it is. A sanitize that failed is begun again where nothing
+// can be read since.
+func ResumeATA(ctx context.Context, to ATATransport, read func() error, again time.Duration) error {
 	identity, err := identify(to)
 	if err != nil {
 		return nil //nolint:nilerr // what can't even be asked is no ATA disk, or broken: reading will tell
 	}
-	s := securityOf(identity)
+	if err := resumeSanitizeATA(ctx, to, identity, read, again); err != nil {
+		return err
+	}
+	return unlockATA(to, securityOf(identity))
+}
+
+func unlockATA(to ATATransport, s security) error {
 	switch {
 	case !s.supported || !s.enabled:
 		return nil
@@ -233,31 +240,62 @@ func canSanitize(identity []byte, how uint16) bool {
 	return can&canSanitizeAtAll != 0 && can&how != 0
 }
 
+// What a disk says of its sanitize: in the register of counts, and, where it aborts the question, in the lowest byte of the address.
+const (
+	sanitizeCompleted = 1 << 15
+	sanitizeRunning   = 1 << 14
+	sanitizeFailed    = 1
+)
+
+func askSanitize(to ATATransport, features uint16, lba uint64) (ATARegisters, error) {
+	r, err := to.Run(ATACommand{Command: ataSanitize, Features: features, LBA: lba, Extended: true, Timeout: ataTimeout}, nil)
+	if err != nil {
+		return r, fmt.Errorf("ATA sanitize: %w", err)
+	}
+	return r, nil
+}
+
+// resumeSanitizeATA waits for one that runs: until its end the disk answers nothing else. What can't be asked is left as it is:
+// reading will tell.
+func resumeSanitizeATA(ctx context.Context, to ATATransport, identity []byte, read func() error, again time.Duration) error {
+	how, key := uint16(sanitizeBlock), uint64(blockKey)
+	if !canSanitize(identity, canEraseBlocks) {
+		how, key = sanitizeCrypto, cryptoKey
+	}
+	if !canSanitize(identity, canEraseBlocks|canScramble) {
+		return nil
+	}
+	for {
+		state, err := askSanitize(to, sanitizeStatus, 0)
+		if errors.Is(err, ErrATAAborted) && state.LBA&0xff == sanitizeFailed && read() != nil {
+			return sanitizeATA(ctx, to, how, key, again, func(float64, string) {})
+		}
+		if err != nil || state.Count&sanitizeRunning == 0 {
+			return nil //nolint:nilerr // as above
+		}
+		if err := wait(ctx, again); err != nil {
+			return err
+		}
+	}
+}
+
 // sanitizeATA starts a sanitize and waits for its end. A disk that does not begin, because that was frozen for instance, is
 // disk.ErrUnsupported.
 func sanitizeATA(ctx context.Context, to ATATransport, how uint16, key uint64, again time.Duration, progress disk.Progress) error {
-	run := func(features uint16, lba uint64) (ATARegisters, error) {
-		r, err := to.Run(ATACommand{Command: ataSanitize, Features: features, LBA: lba, Extended: true, Timeout: ataTimeout}, nil)
-		if err != nil {
-			return r, fmt.Errorf("ATA sanitize: %w", err)
-		}
-		return r, nil
-	}
-	if _, err := run(how, key); errors.Is(err, ErrATAAborted) {
+	if _, err := askSanitize(to, how, key); errors.Is(err, ErrATAAborted) {
 		return fmt.Errorf("%w: %w", disk.ErrUnsupported, err)
 	} else if err != nil {
 		return err
 	}
 	for {
-		state, err := run(sanitizeStatus, 0)
+		state, err := askSanitize(to, sanitizeStatus, 0)
 		if err != nil {
 			return err
 		}
-		const completed, running = 1 << 15, 1 << 14
 		switch {
-		case state.Count&running != 0:
+		case state.Count&sanitizeRunning != 0:
 			progress(100*float64(state.LBA&0xffff)/65536, "ATA sanitize")
-		case state.Count&completed != 0:
+		case state.Count&sanitizeCompleted != 0:
 			return nil
 		default:
 			return errors.New("the disk's sanitize did not complete")

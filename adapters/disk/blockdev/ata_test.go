@@ -2,6 +2,7 @@ package blockdev_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,7 +26,8 @@ type ata struct {
 
 	sanitizeFrozen bool
 
-	runs int // looks at a sanitize that still find it running
+	runs   int  // looks at a sanitize that still find it running
+	failed bool // the latest sanitize
 
 	fails uint8 // this command fails
 	late  bool  // it fails after it was carried out
@@ -80,6 +82,9 @@ func (a *ata) Run(c blockdev.ATACommand, data []byte) (r blockdev.ATARegisters, 
 			return r, blockdev.ErrATAAborted
 		}
 		a.erased = a.erased || c.Features != 0
+		if a.failed = a.failed && c.Features == 0; a.failed {
+			return blockdev.ATARegisters{LBA: 1}, blockdev.ErrATAAborted
+		}
 		r.Count = 1 << 15
 		if a.runs--; a.runs >= 0 {
 			r.Count = 1 << 14
@@ -187,7 +192,7 @@ func TestADiskThatAPowerCutLeftLocked(t *testing.T) {
 		{"locked, too many attempts", ata{bits: 1 | 16, password: key, locked: true}, nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := blockdev.ResumeATA(&test.disk)
+			err := blockdev.ResumeATA(t.Context(), &test.disk, noReading, time.Microsecond)
 			if (err == nil) != test.open || test.disk.locked == test.open {
 				t.Errorf("got %v, locked %v", err, test.disk.locked)
 			}
@@ -195,6 +200,36 @@ func TestADiskThatAPowerCutLeftLocked(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// A sanitize goes on after a power cut, and one that failed leaves a disk from which nothing can be read before another one succeeds.
+func TestAnATASanitizeThatAPowerCutInterrupted(t *testing.T) {
+	for name, c := range map[string]struct {
+		disk   ata
+		read   func() error
+		asked  int
+		begins bool
+	}{
+		"it goes on":              {ata{sanitize: 1<<12 | 1<<15, runs: 3}, noReading, 4, false},
+		"it failed":               {ata{sanitize: 1<<12 | 1<<15, failed: true, runs: 2}, noReading, 4, true},
+		"it failed to scramble":   {ata{sanitize: 1<<12 | 1<<13, failed: true}, noReading, 3, true},
+		"of long ago":             {ata{sanitize: 1<<12 | 1<<15, failed: true}, func() error { return nil }, 1, false},
+		"frozen since":            {ata{sanitize: 1<<12 | 1<<15, sanitizeFrozen: true}, noReading, 1, false},
+		"there can't be any":      {ata{failed: true}, noReading, 0, false},
+		"only what is not begun":  {ata{sanitize: 1 << 12, failed: true}, noReading, 0, false},
+		"it is done, and was not": {ata{sanitize: 1<<12 | 1<<13 | 1<<15}, noReading, 1, false},
+	} {
+		err := blockdev.ResumeATA(t.Context(), &c.disk, c.read, time.Microsecond)
+		if err != nil || len(c.disk.asked) != c.asked || c.disk.erased != c.begins {
+			t.Errorf("%s: %v, asked %v, begun %t", name, err, c.disk.asked, c.disk.erased)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	endless := ata{sanitize: 1<<12 | 1<<15, runs: 1000}
+	if err := blockdev.ResumeATA(ctx, &endless, noReading, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -330,7 +330,7 @@ func (d *Device) Resume(ctx context.Context) error {
 	case d.info.Transport == "nvme":
 		return ResumeNVMe(ctx, nvmeFile{file}, d.readable, lookEvery)
 	case d.speaksATA(file):
-		return ResumeATA(sgFile{file})
+		return ResumeATA(ctx, sgFile{file}, d.readable, lookEvery)
 	}
 	return nil
 }
