@@ -136,14 +136,31 @@ func (c *Context) macs() []string {
 		if found == nil {
 			continue
 		}
-		for _, nic := range found.NICs {
-			if mac := strings.ToLower(nic.MAC); mac != "" && !slices.Contains(macs, mac) {
+		for _, mac := range ownMACs(found.NICs) {
+			if !slices.Contains(macs, mac) {
 				macs = append(macs, mac)
 			}
 		}
 	}
 	return macs
 }
+
+// ownMACs leaves out what no factory gave beside what one did: it is of the link to the board's controller, and the same one stands
+// on many boards. A boot entry by it would take another machine's away. Virtual machines have no others.
+func ownMACs(nics []node.NIC) (out []string) {
+	for _, nic := range nics {
+		if nic.MAC != "" {
+			out = append(out, strings.ToLower(nic.MAC))
+		}
+	}
+	if slices.ContainsFunc(out, func(mac string) bool { return !isLocal(mac) }) {
+		out = slices.DeleteFunc(out, isLocal)
+	}
+	return out
+}
+
+// isLocal tells a MAC that is locally administered by the bit that says so.
+func isLocal(mac string) bool { return len(mac) > 1 && strings.ContainsRune("2367abef", rune(mac[1])) }
 
 // clearEntry sends nothing where no entry is left: every step of the workflow that could have set one says that it did not,
 // or another boot.clear has been here since.

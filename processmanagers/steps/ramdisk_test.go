@@ -40,6 +40,33 @@ func (w *world) boots(misses int, takes time.Duration) {
 	}
 }
 
+// The port that leads to the board's controller has the same MAC on every board of a kind: an entry for it would be each of them's,
+// and so would the token. A virtual machine has no other MACs.
+func TestABootEntryIsForTheMachinesOwnMACs(t *testing.T) {
+	for name, c := range map[string]struct {
+		declared, found, want []string
+	}{
+		"a server": {[]string{"b8:ce:f6:00:00:01"}, []string{"b8:ce:f6:00:00:02", "be:3a:f2:b6:05:9f"}, []string{"b8:ce:f6:00:00:01", "b8:ce:f6:00:00:02"}},
+		"a virtual machine": {[]string{"52:54:00:00:00:01"}, []string{"52:54:00:00:00:01", "52:54:00:00:00:02"},
+			[]string{"52:54:00:00:00:01", "52:54:00:00:00:02"}},
+		"declared": {[]string{"be:3a:f2:b6:05:9f"}, []string{"b8:ce:f6:00:00:02"}, []string{"be:3a:f2:b6:05:9f", "b8:ce:f6:00:00:02"}},
+	} {
+		w := newWorld(t)
+		w.boots(0, 3*time.Minute)
+		w.node.MACs, w.node.Hardware.InBand = c.declared, &node.Hardware{}
+		for _, mac := range c.found {
+			w.node.Hardware.InBand.NICs = append(w.node.Hardware.InBand.NICs, node.NIC{MAC: mac})
+		}
+		_, err := w.run("metal.ensureRamdisk", ``)
+		wants(t, name, err, "", "")
+		var entry agentcommand.BootEntry
+		w.payload(0, &entry)
+		if diff := cmp.Diff([][]string{c.want, c.want}, [][]string{entry.MACs, w.minted[0].MACs}); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestRamdiskIsBootedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.boots(0, 3*time.Minute)
