@@ -54,7 +54,7 @@ func tracesOf(d Device) (levels [][]span) {
 	for _, p := range found {
 		begins = append(begins, marksOf(span{p.offset, p.length}, size)...)
 	}
-	levels = [][]span{copies, begins}
+	levels = [][]span{merged(copies), merged(begins)}
 	for _, table := range slices.Backward(tables) {
 		if at, ok := table.clip(size); ok {
 			levels = append(levels, []span{at})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/better-compute/metal/adapters/disk"
@@ -240,5 +241,62 @@ func TestATableOfSuperblocksWithoutEnd(t *testing.T) {
 	got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
 	if err != nil || !got[0].ReadBack || writes > most {
 		t.Errorf("%d writes, %+v, %v", writes, got, err)
+	}
+}
+
+// Whatever is at the ends of a disk, and where a partition begins: a wipe ends, and nothing is left there.
+func FuzzTables(f *testing.F) {
+	gpt := gptImage(64*mib, linuxData)
+	f.Add(gpt[:1024+2*128], gpt[64*mib-512:], []byte("XFSB\x00\x00\x10\x00"))
+	f.Add(make([]byte, 512), []byte{}, []byte("\x53\xef"))
+	extended := make([]byte, 512)
+	extended[446+4], extended[446+9], extended[446+12], extended[510], extended[511] = 0x0f, 0x10, 0xff, 0x55, 0xaa
+	f.Add(extended, []byte("EFI PART"), extended)
+	f.Fuzz(func(t *testing.T, begin, end, inside []byte) {
+		const most = 10_000
+		begin, end, inside = begin[:min(len(begin), mib)], end[:min(len(end), mib)], inside[:min(len(inside), mib)]
+		d := newDisk(64*mib, disk.Means{})
+		for at, p := range map[int64][]byte{0: begin, 2 * mib: inside, 64*mib - int64(len(end)): end} {
+			if len(p) > 0 {
+				write(t, d, at, p)
+			}
+		}
+		writes := 0
+		d.SetFaults(disk.Faults{Write: func(int64, int64) error { writes++; return nil }})
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
+		shared := err == nil && writes == 0 && strings.Contains(got[0].Reason, "share")
+		if err != nil || got[0].ReadBack == shared || writes > most {
+			t.Errorf("%d writes, %+v, %v", writes, got, err)
+		}
+		if !shared && d.Allocated() > 0 && !bytes.Equal(read(t, d, 0, 4*mib), make([]byte, 4*mib)) {
+			t.Error("something is left at the beginning")
+		}
+	})
+}
+
+// Tables may tell of one range a thousand times; it is emptied and read once.
+func TestRangesThatOverlapAreEmptiedOnce(t *testing.T) {
+	const size, partitions = 1 << 30, 512
+	d := newDisk(size, disk.Means{})
+	le := binary.LittleEndian
+	header, entries := append([]byte("EFI PART"), make([]byte, 84)...), make([]byte, partitions*128)
+	le.PutUint64(header[72:], 2)
+	le.PutUint32(header[80:], partitions)
+	le.PutUint32(header[84:], 128)
+	for i := range uint64(partitions) {
+		copy(entries[i*128:], linuxData)
+		le.PutUint64(entries[i*128+32:], 100<<11+i) // all of them begin within the same 256 KiB
+		le.PutUint64(entries[i*128+40:], 900<<11-i)
+	}
+	write(t, d, 512, header)
+	write(t, d, 1024, entries)
+	var wrote, read int64
+	d.SetFaults(disk.Faults{
+		Write: func(_, length int64) error { wrote += length; return nil },
+		Read:  func(_, length int64) error { read += length; return nil },
+	})
+	got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
+	if err != nil || !got[0].ReadBack || wrote > 100*mib || read > 100*mib {
+		t.Errorf("wrote %d MiB, read %d MiB, %+v, %v", wrote/mib, read/mib, got, err)
 	}
 }

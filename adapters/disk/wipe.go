@@ -147,7 +147,7 @@ func (w *wiping) zeroTraces(ctx context.Context) error {
 }
 
 func (w *wiping) zeroMarks(ctx context.Context) error {
-	w.emptied = slices.Concat(append(slices.Clone(w.traces), marks(w.size))...)
+	w.emptied = merged(slices.Concat(append(slices.Clone(w.traces), marks(w.size))...))
 	return w.zeroSpans(ctx, marks(w.size))
 }
 
@@ -197,7 +197,7 @@ func (w *wiping) overwrite(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("overwrite, after %d of %d bytes: %w", done, w.size, err)
 	}
-	w.emptied = append(append(w.emptied, marks(w.size)...), w.sampled...)
+	w.emptied = merged(append(append(w.emptied, marks(w.size)...), w.sampled...))
 	return w.sync(ctx)
 }
 

@@ -2,7 +2,9 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"slices"
 )
 
 // zeroer is a device that has a quick way to write zeroes.
@@ -65,4 +67,17 @@ type span struct{ offset, length int64 }
 func (s span) clip(size int64) (span, bool) {
 	from, to := max(s.offset, 0), min(s.offset+s.length, size)
 	return span{from, to - from}, from < to
+}
+
+// merged gives the same ranges in order, without what several of them have in common.
+func merged(spans []span) (out []span) {
+	spans = slices.SortedFunc(slices.Values(spans), func(a, b span) int { return cmp.Compare(a.offset, b.offset) })
+	for _, s := range spans {
+		if last := len(out) - 1; last >= 0 && s.offset <= out[last].offset+out[last].length {
+			out[last].length = max(out[last].length, s.offset+s.length-out[last].offset)
+		} else {
+			out = append(out, s)
+		}
+	}
+	return out
 }
