@@ -34,6 +34,7 @@ type Hardware struct {
 	Firmware     *Firmware  `json:"firmware,omitempty"`
 	TPM          *TPM       `json:"tpm,omitempty"` // absent: none that the source sees
 	Disks        []Disk     `json:"disks,omitempty"`
+	Driverless   []string   `json:"driverless,omitempty"` // places of controllers of disks without a driver: nobody sees their disks
 	NICs         []NIC      `json:"nics,omitempty"`
 	Devices      []Device   `json:"devices,omitempty"`
 }

@@ -120,19 +120,31 @@ func missedAll(lost []node.Disk) string {
 	return fmt.Sprintf("%d disks (%x) are not in the machine any more", len(lost), sum[:8])
 }
 
-// seesDisks refuses an inventory without any disk of a machine whose BMC tells of some: most likely the ramdisk lacks the driver of
-// their controller, and what nobody sees nobody wipes. A machine that was found without disks before is not asked about again.
+// seesDisks refuses an inventory that lacks what the BMC tells of for want of a driver: what nobody sees nobody wipes. How many disks a
+// BMC tells of proves nothing by itself, for it sees those behind a RAID controller one by one. What was recorded before was answered
+// for, and is not asked about again.
 func (c *Context) seesDisks(found node.Hardware) error {
 	outside, before := c.Node.Hardware.OutOfBand, c.Node.Hardware.InBand
-	if len(found.Disks) > 0 || outside == nil || len(outside.Disks) == 0 || before != nil && len(before.Disks) == 0 || c.answered(seesNone) {
+	if before == nil {
+		before = &node.Hardware{Disks: []node.Disk{{}}}
+	}
+	why := ""
+	switch {
+	case outside == nil || len(outside.Disks) <= len(found.Disks):
+		return nil
+	case len(found.Driverless) > 0 && !slices.Equal(found.Driverless, before.Driverless):
+		why = "the ramdisk has no driver for the controllers of disks at " + strings.Join(found.Driverless, ", ")
+	case len(found.Disks) == 0 && len(before.Disks) > 0:
+		why = "the ramdisk sees no disk"
+	}
+	if why == "" || c.answered(why) {
 		return nil
 	}
-	return fault.New(fault.UnverifiedWipe, "%s, and the BMC tells of %d", seesNone, len(outside.Disks)).WithDetail("disks", outside.Disks).
-		WithRemedy("the machine's console names a controller without a driver: build the ramdisk with it, and retry; " +
-			"where the machine has no disks, recover the node: it goes on without any")
+	return fault.New(fault.UnverifiedWipe, "%s; it sees %d, and the BMC tells of %d", why, len(found.Disks), len(outside.Disks)).
+		WithDetail("disks", outside.Disks).
+		WithRemedy("build the ramdisk with the drivers of all controllers of disks, and retry; where none of the machine's disks is " +
+			"missing, recover the node: it goes on with those that are seen")
 }
-
-const seesNone = "the ramdisk sees no disk"
 
 // hasData tells whether somebody's data may be on the disks that the last inventory has. After an undeploy without a wipe it is
 // there until a commissioning has emptied them.

@@ -246,24 +246,33 @@ func TestADiskThatIsGoneIsMissedAfterAReleaseWithoutAWipe(t *testing.T) {
 	}
 }
 
-// What nobody sees nobody wipes: a ramdisk without the driver of a controller finds a machine without disks.
+// What nobody sees nobody wipes: a ramdisk without the driver of a controller finds fewer disks than there are, or none.
 func TestAMachineWhoseDisksTheRamdiskDoesNotSee(t *testing.T) {
-	none := &node.Hardware{}
+	none, noDriver := &node.Hardware{}, &node.Hardware{Disks: []node.Disk{{WWN: "1"}}, Driverless: []string{"0000:01:00.0"}}
+	told := func(why string) *node.Failure {
+		return &node.Failure{Code: "UNVERIFIED_WIPE", Message: "inspect (inspect.hardware): the ramdisk " + why + "; it sees 1, and the BMC tells of 2"}
+	}
+	const one, some = `{"disks":[{"wwn":"1"}]}`, `{"disks":[{"wwn":"1"}],"driverless":["0000:01:00.0"]}`
 	for name, c := range map[string]struct {
 		outside, before *node.Hardware
 		found           string
 		answered        *node.Failure
 		want            fault.Code
 	}{
-		"the BMC sees them":      {twoDisks, nil, `{}`, nil, fault.UnverifiedWipe},
-		"so did another ramdisk": {twoDisks, twoDisks, `{}`, nil, fault.UnverifiedWipe},
-		"it sees one":            {twoDisks, nil, `{"disks":[{"wwn":"1"}]}`, nil, ""},
-		"it never had any":       {twoDisks, none, `{}`, nil, ""},
-		"the BMC sees none":      {none, nil, `{}`, nil, ""},
-		"the BMC is not asked":   {nil, nil, `{}`, nil, ""},
-		"the operator knows": {twoDisks, nil, `{}`, &node.Failure{
-			Code: "UNVERIFIED_WIPE", Message: "inspect (inspect.hardware): the ramdisk sees no disk, and the BMC tells of 2",
-		}, ""},
+		"the BMC sees them":       {twoDisks, nil, `{}`, nil, fault.UnverifiedWipe},
+		"so did another ramdisk":  {twoDisks, twoDisks, `{}`, nil, fault.UnverifiedWipe},
+		"it sees one":             {twoDisks, nil, one, nil, ""},
+		"it never had any":        {twoDisks, none, `{}`, nil, ""},
+		"the BMC sees none":       {none, nil, `{}`, nil, ""},
+		"the BMC is not asked":    {nil, nil, `{}`, nil, ""},
+		"the operator knows":      {twoDisks, nil, `{}`, told("sees no disk"), ""},
+		"a driver is missing":     {twoDisks, nil, some, nil, fault.UnverifiedWipe},
+		"it was not before":       {twoDisks, twoDisks, some, nil, fault.UnverifiedWipe},
+		"it was missing before":   {twoDisks, noDriver, some, nil, ""},
+		"another one is missing":  {twoDisks, noDriver, strings.Replace(some, "01:", "02:", 1), nil, fault.UnverifiedWipe},
+		"no disk is behind it":    {&node.Hardware{Disks: twoDisks.Disks[:1]}, nil, some, nil, ""},
+		"the operator knows that": {twoDisks, nil, some, told("has no driver for the controllers of disks at 0000:01:00.0"), ""},
+		"and not that":            {twoDisks, nil, some, told("sees no disk"), fault.UnverifiedWipe},
 	} {
 		w := newWorld(t)
 		w.node.Provision, w.node.Answered = node.Inspecting, c.answered

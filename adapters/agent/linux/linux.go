@@ -57,6 +57,7 @@ func (m *Machine) Hardware(context.Context) (node.Hardware, error) {
 		Manufacturer: m.dmi("sys_vendor"), Product: m.dmi("product_name"), Serial: m.dmi("product_serial"),
 		UUID: strings.ToLower(m.dmi("product_uuid")), Cores: cmp.Or(chips.cores(), threads), CPU: m.cpu(threads, chips),
 		MemoryBytes: memory, NUMA: m.numa(chips), Firmware: m.firmware(), TPM: m.tpm(), NICs: m.nics(), Devices: m.devices(),
+		Driverless: blockdev.Driverless(m.root),
 	}
 	disks, err := blockdev.Scan(m.root)
 	if err != nil {

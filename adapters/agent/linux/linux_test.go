@@ -49,6 +49,9 @@ func server() fstest.MapFS {
 		"sys/bus/pci/devices/0000:03:00.0/class":       "0x120000\n",
 		"sys/bus/pci/devices/0000:03:00.0/vendor":      "0x1002\n",
 		"sys/bus/pci/devices/0000:03:00.0/device":      "0x74a1\n",
+		"sys/bus/pci/devices/0000:04:00.0/class":       "0x010700\n",
+		"sys/bus/pci/devices/0000:05:00.0/class":       "0x010802\n",
+		"sys/bus/pci/devices/0000:05:00.0/driver/x":    "",
 		"sys/block/nvme0n1/size":                       "4096\n",
 		"sys/block/nvme0n1/wwid":                       "eui.01\n",
 		"sys/block/nvme0n1/device/model":               "Fast \n",
@@ -101,11 +104,13 @@ func TestInventory(t *testing.T) {
 		Devices: []node.Device{
 			{Class: "gpu", Vendor: "10de", Product: "2330", Address: "0000:01:00.0"},
 			{Class: "accelerator", Vendor: "1002", Product: "74a1", Address: "0000:03:00.0"},
+			{Class: "storage", Address: "0000:04:00.0"}, {Class: "storage", Address: "0000:05:00.0"},
 		},
 		Disks: []node.Disk{
 			{Path: "/dev/nvme0n1", WWN: "eui.01", Model: "Fast", Serial: "N1", Bytes: 2 << 20, Transport: "nvme", Rotational: pointer(false)},
 			{Path: "/dev/sda", WWN: "naa.5000", Model: "Slow", Serial: "S1", Bytes: 1 << 20, Rotational: pointer(true)},
 		},
+		Driverless: []string{"0000:04:00.0"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
