@@ -29,7 +29,7 @@ import (
 	"github.com/better-compute/metal/domain/fault"
 )
 
-func packed(t *testing.T, format string, p []byte) []byte {
+func packed(t testing.TB, format string, p []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	var w io.WriteCloser
@@ -519,6 +519,31 @@ func FuzzQcow2(f *testing.F) {
 		}
 		d := newDisk(64*mib, disk.Means{})
 		_, _ = disk.WriteImage(context.Background(), d, bytes.NewReader(p), imageOf("qcow2", p), quiet)
+	})
+}
+
+// Whatever an image is: where it can't be written, nothing can boot from the disk.
+func FuzzImage(f *testing.F) {
+	formats := []string{"raw", "raw.gz", "raw.xz", "raw.zst", "qcow2", "qcow2.gz"}
+	for i, format := range formats {
+		raw := content()[:200_000]
+		if strings.HasPrefix(format, "qcow2") {
+			raw = qcow2File(garbage(65536*2, 1), false)
+		}
+		f.Add(byte(i), packed(f, format, raw), true)
+	}
+	f.Fuzz(func(t *testing.T, format byte, p []byte, readBack bool) {
+		if len(p) == 0 {
+			return
+		}
+		d := newDisk(64*mib, disk.Means{})
+		write(t, d, 0, []byte("what booted before"))
+		image := imageOf(formats[int(format)%len(formats)], p)
+		image.ReadBack = readBack
+		_, err := disk.WriteImage(context.Background(), d, bytes.NewReader(p), image, quiet)
+		if err != nil && bootable(t, d) {
+			t.Errorf("%v, and it boots", err)
+		}
 	})
 }
 

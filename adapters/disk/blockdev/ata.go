@@ -54,7 +54,8 @@ const (
 	blockKey       = 0x426b4572 // "BkEr"
 
 	ataTimeout = time.Minute
-	endless    = 24 * time.Hour // for a disk that does not say how long it takes
+	endless    = 24 * time.Hour      // for a disk that does not say how long it takes
+	longest    = 30 * 24 * time.Hour // whatever it says: half as much again has to fit into what the kernel counts with
 )
 
 // password locks a disk for the time of its erase, as the command demands. It is no secret: it is known so that a disk whose
@@ -83,7 +84,7 @@ func securityOf(identity []byte) security {
 	} else {
 		said &= 0xff
 	}
-	if s.takes = time.Duration(said) * 2 * time.Minute; said == 0 || said == 255 || said == 0x7fff {
+	if s.takes = min(time.Duration(said)*2*time.Minute, longest); said == 0 || said == 255 || said == 0x7fff {
 		s.takes = endless
 	}
 	return s

@@ -72,3 +72,25 @@ func TestVerdict(t *testing.T) {
 		t.Error("a status is not what it is")
 	}
 }
+
+// What comes back through a controller is as long as it says, and says what it likes.
+func FuzzRegisters(f *testing.F) {
+	f.Add([]byte{0x72, 0, 0, 0, 0, 0, 0, 14, 0x09, 12, 0, 4, 0x40, 0, 0, 0x34, 0, 0x12, 0, 0, 0, 0x51}, byte(2))
+	f.Add([]byte{0x70, 0, 1, 4, 0x51, 0x40, 0, 10, 0, 0, 0, 0, 0, 0x1d}, byte(2))
+	f.Add([]byte{0xfe, 0xff, 0xfe, 0xff}, byte(0)) // a month and a half
+	f.Fuzz(func(t *testing.T, answer []byte, status byte) {
+		answer = answer[:min(len(answer), senseBytes)]
+		sense := make([]byte, senseBytes)
+		copy(sense, answer)
+		r, told := registersOf(answer)
+		if err := verdict(r, told, status, sense); err == nil && !told && status != 0 {
+			t.Errorf("status %#x with %x is no fault", status, answer)
+		}
+		identity := make([]byte, 512)
+		copy(identity[2*89:], answer)
+		copy(identity[2*128:], answer)
+		if s := securityOf(identity); s.takes <= 0 || uint64((s.takes+s.takes/2+ataTimeout).Milliseconds()) > 1<<32-1 {
+			t.Errorf("an erase that takes %v", s.takes)
+		}
+	})
+}
