@@ -2,6 +2,7 @@ package blockdev_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -192,6 +193,30 @@ func TestAnotherDiskOfTheSamePathAndSize(t *testing.T) {
 				t.Errorf("it was written: %v, %v", !bytes.Equal(left, content), err)
 			}
 		})
+	}
+}
+
+// The control plane tells a disk by its name, which it was told as JSON.
+func TestADiskIsFoundAgainByWhateverNameItHas(t *testing.T) {
+	for serial, want := range map[string]string{
+		"S 1": "S 1", " S1\xff\x01 \n": "S1", "S\x001": "S1", "S\x1b[31m": "S[31m", "\xff\xfe": "", "Sü": "Sü",
+	} {
+		found, err := blockdev.Scan(fstest.MapFS{
+			"sys/block/sda/device/model":    {Data: []byte(serial)},
+			"sys/block/sda/device/vpd_pg80": {Data: []byte("\x00\x80\x00\x08" + serial)},
+		})
+		if err != nil || len(found) != 1 || found[0].Serial != want || found[0].Model != want {
+			t.Errorf("%q: %+v, %v", serial, found, err)
+			continue
+		}
+		text, err := json.Marshal(found[0].Disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told node.Disk
+		if err := json.Unmarshal(text, &told); err != nil || told.Key() != found[0].Key() {
+			t.Errorf("%q: told as %s, %v", serial, text, err)
+		}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/better-compute/metal/adapters/disk"
 	"github.com/better-compute/metal/domain/node"
@@ -60,9 +62,20 @@ func (s sysfs) info(name, at string) disk.Info {
 // names are what a disk is known by.
 func (s sysfs) names(name, at string) node.Disk {
 	return node.Disk{
-		Path: "/dev/" + name, Model: s.first(at+"/device/model", at+"/device/name"), Serial: s.serial(at),
-		WWN: s.first(at+"/wwid", at+"/device/wwid"),
+		Path: "/dev/" + name, Model: printable(s.first(at+"/device/model", at+"/device/name")), Serial: printable(s.serial(at)),
+		WWN: printable(s.first(at+"/wwid", at+"/device/wwid")),
 	}
+}
+
+// printable leaves out of a disk's name what can't be printed: some hold bytes that are no text, and come back changed from whoever
+// was told of them. The disk would not be found again by its name.
+func printable(name string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, name))
 }
 
 // removable tells whether a device is none of the machine's disks, or has no fixed medium. The kernel sets the flag for disks in
