@@ -578,3 +578,32 @@ func TestAResultThatIsRefused(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 }
+
+// A wipe of hundreds of broken disks is told without what is too long, at once: nobody waits a day for it to be too late.
+func TestAFailureThatIsRefusedIsToldInFewerWords(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused []string
+		result  bool
+	}{
+		"details":            {[]string{"each of them"}, true},
+		"details and result": {[]string{"each of them", "too much"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t)
+			wipe, _ := gives(answered{"too much"}, fault.New(fault.DriverError, "2 of 9 disks").WithDetail("disks", "each of them"))
+			g.refuse = func(path string, body []byte) error {
+				for _, text := range c.refused {
+					if path == protocol.PathResult && strings.Contains(string(body), text) {
+						return fault.New(fault.InvalidInput, "the result is too large")
+					}
+				}
+				return nil
+			}
+			run(t, g.options(map[agentcommand.KindName]Handler{destructive: wipe}))
+			r := g.result(g.order(destructive, struct{}{}))
+			if r.Status != agentcommand.Failed || r.Reason != "2 of 9 disks" || len(r.Result) > 0 != c.result || r.Attestation == nil {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}

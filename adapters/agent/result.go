@@ -52,9 +52,9 @@ func (w *work) deliver(out *protocol.ResultRequest) bool {
 			return true
 		case ctx.Err() != nil:
 			return false
-		case fault.CodeOf(err) == fault.InvalidInput && out.Status == agentcommand.Succeeded:
+		case fault.CodeOf(err) == fault.InvalidInput && isMore(out):
 			w.log.Error("the gateway does not take this result", "error", err)
-			out = w.unfit(err)
+			out = w.unfit(out, err)
 		case !transient(err):
 			w.log.Warn("the gateway does not want this result", "error", err)
 			return false
@@ -77,10 +77,23 @@ func (w *work) untilAbandoned() (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); abandoned(); cancel() }
 }
 
-// unfit replaces a result that the gateway refuses, so that whoever waits for it learns why there is none.
-func (w *work) unfit(err error) *protocol.ResultRequest {
-	out := &protocol.ResultRequest{BootID: w.a.bootID, ID: w.order.ID}
-	w.fail(out, fault.Wrap(err, fault.Internal, "it was done, but the gateway does not take its result: %v", err))
+// isMore tells whether a result says more than that the order failed, and why.
+func isMore(r *protocol.ResultRequest) bool {
+	return r.Status == agentcommand.Succeeded || len(r.Details)+len(r.Result) > 0
+}
+
+// unfit makes less of a result that the gateway refuses, so that whoever waits for it learns why there is none. Of one that failed
+// the details go first: a wipe of hundreds of broken disks may be too long with them.
+func (w *work) unfit(refused *protocol.ResultRequest, err error) *protocol.ResultRequest {
+	out := &protocol.ResultRequest{
+		BootID: w.a.bootID, ID: w.order.ID, Status: refused.Status, Code: refused.Code, Reason: refused.Reason,
+	}
+	switch {
+	case refused.Status == agentcommand.Succeeded:
+		w.fail(out, fault.Wrap(err, fault.Internal, "it was done, but the gateway does not take its result: %v", err))
+	case len(refused.Details) > 0:
+		out.Result = refused.Result
+	}
 	if err := w.sign(out); err != nil {
 		w.log.Error("sign", "error", err)
 	}
