@@ -69,15 +69,26 @@ func inspectedInBand(ctx context.Context, c *Context, _ None, done Awaited) (any
 	if err := c.isDeclared(found); err != nil {
 		return nil, err
 	}
+	if c.isInUse() && c.Node.Hardware.InBand != nil && len(missingOf(c.Node.Hardware.InBand.Disks, found.Disks)) > 0 {
+		return summary(found), nil // the one before stays, so that the disk is missed once what is on it is about to go
+	}
 	if err := c.isWhole(found); err != nil {
 		return nil, err
 	}
 	return summary(found), c.record(ctx, node.InBand, found)
 }
 
+// isInUse tells whether somebody has the machine: a disk that dropped out is no reason not to rescue it.
+func (c *Context) isInUse() bool {
+	return slices.Contains([]node.ProvisionState{node.Deploying, node.Deployed, node.Rescue}, c.Node.Provision)
+}
+
 // isWhole refuses an inventory that lacks a disk where what was on the disks is about to go: taken for the whole, it would have
 // nobody miss what is on the one that is not there. Whoever took it out says so by recover, or by retire, once it was missed.
 func (c *Context) isWhole(found node.Hardware) error {
+	if c.isInUse() {
+		return nil
+	}
 	if err := c.seesDisks(found); err != nil {
 		return err
 	}
@@ -146,11 +157,11 @@ func (c *Context) seesDisks(found node.Hardware) error {
 			"missing, recover the node: it goes on with those that are seen")
 }
 
-// hasData tells whether somebody's data may be on the disks that the last inventory has. After an undeploy without a wipe it is
+// hasData tells whether somebody's data may be on the disks that the last inventory has, and is about to go. After an undeploy without a wipe it is
 // there until a commissioning has emptied them.
 func (c *Context) hasData() bool {
 	switch c.Node.Provision {
-	case node.Releasing, node.Retiring, node.Rescue:
+	case node.Releasing, node.Retiring:
 		return true
 	case node.Commissioning:
 		return c.Node.ReleaseWipe == node.WipeNone

@@ -235,6 +235,21 @@ func TestADiskThatIsGoneIsMissed(t *testing.T) {
 	}
 }
 
+// A machine that has lost a disk may be rescued all the same; the disk is missed at the release.
+func TestADiskThatIsGoneIsNotForgottenByARescue(t *testing.T) {
+	for _, state := range []node.ProvisionState{node.Rescue, node.Deploying} {
+		w := newWorld(t)
+		w.node.Provision, w.node.Hardware = state, node.Inventories{InBand: twoDisks, OutOfBand: twoDisks}
+		w.says(`{"disks":[{"wwn":"1"}],"driverless":["0000:01:00.0"]}`)
+		_, err := w.run("inspect.hardware", ``)
+		wants(t, string(state), err, "", "")
+		w.node.Provision = node.Releasing
+		w.says(`{"disks":[{"wwn":"1"}]}`)
+		_, err = w.run("inspect.hardware", ``)
+		wants(t, "at the release", err, fault.UnverifiedWipe, "")
+	}
+}
+
 // After an undeploy without a wipe the disks are full of the tenant's data: it is the commissioning that empties them.
 func TestADiskThatIsGoneIsMissedAfterAReleaseWithoutAWipe(t *testing.T) {
 	for asked, want := range map[node.WipeMethod]fault.Code{node.WipeNone: fault.UnverifiedWipe, "": ""} {
