@@ -16,14 +16,16 @@ type Fault struct {
 	Machine string       `json:"machine,omitempty"` // name or glob; empty: every machine
 	Rule    *bmcsim.Rule `json:"rule,omitempty"`    // of the controller
 
-	DeadDisk        *DeadDisk `json:"deadDisk,omitempty"`
-	HungBoots       int       `json:"hungBoots,omitempty"` // so many of the next boots hang after the self-test
-	WrongNICOrder   bool      `json:"wrongNicOrder,omitempty"`
-	AgentDiesAt     *Death    `json:"agentDiesAt,omitempty"`
-	NoRejoin        bool      `json:"noRejoin,omitempty"`        // the installed OS starts, its agent does not
-	IgnoresShutdown bool      `json:"ignoresShutdown,omitempty"` // the power button, and with it every graceful end
-	BadMemory       bool      `json:"badMemory,omitempty"`       // found by trying it
-	Heal            bool      `json:"heal,omitempty"`            // first takes every fault away
+	DeadDisk      *DeadDisk `json:"deadDisk,omitempty"`
+	HungBoots     int       `json:"hungBoots,omitempty"` // so many of the next boots hang after the self-test
+	WrongNICOrder bool      `json:"wrongNicOrder,omitempty"`
+	AgentDiesAt   *Death    `json:"agentDiesAt,omitempty"`
+	// HangsAt is a kind of order that comes to no end: the agent is at it until it is told to stop.
+	HangsAt         agentcommand.KindName `json:"hangsAt,omitempty"`
+	NoRejoin        bool                  `json:"noRejoin,omitempty"`        // the installed OS starts, its agent does not
+	IgnoresShutdown bool                  `json:"ignoresShutdown,omitempty"` // the power button, and with it every graceful end
+	BadMemory       bool                  `json:"badMemory,omitempty"`       // found by trying it
+	Heal            bool                  `json:"heal,omitempty"`            // first takes every fault away
 }
 
 // DeadDisk is a disk that is broken.
@@ -61,6 +63,7 @@ type faults struct {
 	hungBoots     int
 	wrongNICOrder bool
 	deaths        []*death
+	hangsAt       []agentcommand.KindName
 	noRejoin      bool
 	deaf          bool
 	badMemory     bool
@@ -85,6 +88,9 @@ func (f Fault) check(disks int) error {
 		if _, ok := agentcommand.Find(agentcommand.Kinds, f.AgentDiesAt.Kind); !ok {
 			issues = append(issues, fault.Issue{Path: "agentDiesAt.kind", Message: fmt.Sprintf("there is no kind %q", f.AgentDiesAt.Kind)})
 		}
+	}
+	if _, ok := agentcommand.Find(agentcommand.Kinds, f.HangsAt); !ok && f.HangsAt != "" {
+		issues = append(issues, fault.Issue{Path: "hangsAt", Message: fmt.Sprintf("there is no kind %q", f.HangsAt)})
 	}
 	if f.HungBoots < 0 {
 		issues = append(issues, fault.Issue{Path: "hungBoots", Message: "is negative"})
@@ -145,6 +151,9 @@ func (m *Machine) inject(f Fault) {
 	if f.AgentDiesAt != nil {
 		m.faults.deaths = append(m.faults.deaths, &death{Death: *f.AgentDiesAt})
 	}
+	if f.HangsAt != "" {
+		m.faults.hangsAt = append(m.faults.hangsAt, f.HangsAt)
+	}
 	m.faults.hungBoots += f.HungBoots
 	m.faults.wrongNICOrder = m.faults.wrongNICOrder || f.WrongNICOrder
 	m.faults.noRejoin = m.faults.noRejoin || f.NoRejoin
@@ -174,6 +183,13 @@ func (m *Machine) dies(kind agentcommand.KindName) (dies, after bool) {
 		}
 	}
 	return false, false
+}
+
+// hangs tells whether orders of a kind come to no end.
+func (m *Machine) hangs(kind agentcommand.KindName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Contains(m.faults.hangsAt, kind)
 }
 
 func (d *drive) fail(mode DiskMode) {

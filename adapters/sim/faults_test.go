@@ -3,6 +3,7 @@ package sim_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -148,6 +149,30 @@ func TestTheAgentDies(t *testing.T) {
 	}
 }
 
+func TestAnOrderHangs(t *testing.T) {
+	m, runs, _ := installed(t, sim.Config{})
+	inject(t, m, sim.Fault{HangsAt: agentcommand.InspectHardware})
+	reset(t, m, bmcsim.ForceRestart)
+	a := runs.next(t)
+	order := agent.Order{Progress: func(float64, string) {}}
+	order.Kind, order.Payload = agentcommand.InspectHardware, []byte("{}")
+	ctx, stop := context.WithCancel(a.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := a.o.Kinds[agentcommand.InspectHardware](ctx, order)
+		ended <- err
+	}()
+	await(t, m, "hanging", func(sim.View) bool { return strings.Contains(console(m), "the agent hangs at inspect.hardware") })
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) || a.ctx.Err() != nil || m.Orders()[0].Done {
+		t.Errorf("an order that was cancelled: %v, the agent's end: %v, done: %v", err, a.ctx.Err(), m.Orders()[0].Done)
+	}
+	inject(t, m, sim.Fault{Heal: true})
+	if _, _, err := a.o.Kinds[agentcommand.InspectHardware](a.ctx, order); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFaultsAreChecked(t *testing.T) {
 	s, _ := site(t, sim.Config{Count: 3})
 	for want, f := range map[fault.Code]sim.Fault{
@@ -157,6 +182,9 @@ func TestFaultsAreChecked(t *testing.T) {
 		if err := s.Inject(f); fault.CodeOf(err) != want {
 			t.Errorf("%v", err)
 		}
+	}
+	if err := s.Inject(sim.Fault{HangsAt: "x"}); fault.CodeOf(err) != fault.InvalidInput {
+		t.Errorf("%v", err)
 	}
 	if err := s.Inject(sim.Fault{Machine: "["}); fault.CodeOf(err) != fault.InvalidInput {
 		t.Errorf("%v", err)

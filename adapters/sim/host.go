@@ -141,7 +141,7 @@ func (b *boot) samples() func() uint64 {
 	return rand.New(rand.NewChaCha8(draw(b.m.site.config.Seed, b.m.spec.Name, "samples", b.id))).Uint64 //nolint:gosec // no secret
 }
 
-// mortal lets the agent die at the orders that a fault names.
+// mortal lets the agent die, or hang, at the orders that a fault names.
 func (b *boot) mortal(kinds map[agentcommand.KindName]agent.Handler, kill context.CancelCauseFunc,
 ) map[agentcommand.KindName]agent.Handler {
 	out := make(map[agentcommand.KindName]agent.Handler, len(kinds))
@@ -151,6 +151,11 @@ func (b *boot) mortal(kinds map[agentcommand.KindName]agent.Handler, kill contex
 			dies, after := b.m.dies(kind)
 			if dies && !after {
 				kill(agent.ErrGone)
+				<-ctx.Done()
+				return nil, nil, context.Cause(ctx)
+			}
+			if b.m.hangs(kind) {
+				b.m.tell(KindFault, "the agent hangs at "+string(kind))
 				<-ctx.Done()
 				return nil, nil, context.Cause(ctx)
 			}

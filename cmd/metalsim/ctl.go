@@ -151,6 +151,7 @@ func (c *control) fault() *cobra.Command {
   hungBoots        so many of the next boots hang after the self-test
   wrongNicOrder    the ports have each other's addresses
   agentDiesAt      {kind, nth, after}: at an order such as disk.wipe, before the work or after it
+  hangsAt          a kind of order, such as burnin.cpu, that comes to no end until it is cancelled
   noRejoin         the installed OS starts without its agent
   ignoresShutdown  the power button does nothing
   badMemory        trying the memory finds errors
