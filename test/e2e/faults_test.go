@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"github.com/better-compute/metal/adapters/sim/bmcsim"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
-	"github.com/better-compute/metal/domain/profile/builtin"
 	"github.com/better-compute/metal/test/lab"
 )
 
@@ -46,7 +44,8 @@ func TestFaults(t *testing.T) {
 		{"an old OS that boots during its release is shut out", oldOS},
 	}
 	l := lab.Start(t, lab.Options{Machines: len(cases) + 1, RamdiskWithin: 24 * time.Second, WipeWithin: 20 * time.Second})
-	impatientProfile(t, l)
+	impatientProfile(t, l, "no-ramdisk", "metal.ensureRamdisk", "8s")
+	impatientProfile(t, l, "no-rejoin", "boot.kexec", "20s") // in which the machine has to be told to start its OS, too
 	machines := l.Machines()
 	t.Run("side by side", func(t *testing.T) {
 		for i, c := range cases {
@@ -60,27 +59,16 @@ func TestFaults(t *testing.T) {
 	l.Verify()
 }
 
-// impatientProfile deploys as image-host does, and gives up at once.
-func impatientProfile(t *testing.T, l *lab.Lab) {
+// impatientProfile deploys as image-host does, and gives up at once where one of its steps does not come to its end.
+func impatientProfile(t *testing.T, l *lab.Lab, name, use, timeout string) {
 	t.Helper()
-	all, err := builtin.Profiles()
-	must(t, err)
-	for _, doc := range all {
-		if doc.ID != "image-host" {
-			continue
+	l.DeployProfile(name, "host@1", func(step map[string]any) {
+		if step["use"] == use {
+			step["timeout"] = timeout
+			delete(step, "retries")
+			delete(step, "retryDelay")
 		}
-		doc.ID = "impatient"
-		text, err := json.Marshal(doc)
-		must(t, err)
-		l.CreateProfile(text, func(step map[string]any) {
-			switch step["use"] {
-			case "metal.ensureRamdisk", "boot.kexec":
-				step["timeout"] = "8s"
-				delete(step, "retries")
-				delete(step, "retryDelay")
-			}
-		})
-	}
+	})
 }
 
 func ready(t *testing.T, l *lab.Lab, m sim.Listed) (node string) {
@@ -116,12 +104,18 @@ func failed(t *testing.T, l *lab.Lab, node, from string, code fault.Code, words 
 // recovered asks for it and waits until the machine is ready.
 func recovered(t *testing.T, l *lab.Lab, node, to string) {
 	t.Helper()
+	recovering(t, l, node, to)
+	l.WaitState(node, "ready")
+}
+
+// recovering asks for it.
+func recovering(t *testing.T, l *lab.Lab, node, to string) {
+	t.Helper()
 	n, err := l.Client.Recover(t.Context(), node)
 	must(t, err)
 	if n.Provision != to {
 		t.Errorf("recover led to %s, not to %s", n.Provision, to)
 	}
-	l.WaitState(node, "ready")
 }
 
 // neverReady looks at the history: since a position, the machine was not ready.
@@ -211,7 +205,7 @@ func stepOf(t *testing.T, l *lab.Lab, workflow, step string) contract.WorkflowSt
 func neverBoots(t *testing.T, l *lab.Lab, m sim.Listed) {
 	node := ready(t, l, m)
 	l.Inject(sim.Fault{Machine: m.Name, HungBoots: 1000})
-	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: "impatient", Version: 1})
+	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: "no-ramdisk", Version: 1})
 	must(t, err)
 	failed(t, l, node, "deploying", fault.Timeout, "ramdisk")
 	l.Inject(sim.Fault{Machine: m.Name, Heal: true})
@@ -222,7 +216,7 @@ func neverBoots(t *testing.T, l *lab.Lab, m sim.Listed) {
 func noRejoin(t *testing.T, l *lab.Lab, m sim.Listed) {
 	node := ready(t, l, m)
 	l.Inject(sim.Fault{Machine: m.Name, NoRejoin: true})
-	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: "impatient", Version: 1})
+	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: "no-rejoin", Version: 1})
 	must(t, err)
 	failed(t, l, node, "deploying", fault.RejoinTimeout, "start")
 	if reset := stepOf(t, l, l.Workflow(node).ID, "reset"); reset.State != "succeeded" {
@@ -328,31 +322,33 @@ func wipesOf(l *lab.Lab, m sim.Listed) (n int) {
 	return n
 }
 
-// abortEachPhase aborts every kind of workflow once it runs: the node fails at once, its workflow ends cancelled after cleanup
-// that ran once, and recover goes where the table says.
+// abortEachPhase aborts every kind of workflow while it runs: the node fails at once, its workflow ends cancelled after cleanup
+// that ran once, and recover goes where the table says. In each phase something is wrong with the machine that no other phase
+// minds, so that it is still in that phase when it is aborted, however late that is.
 func abortEachPhase(t *testing.T, l *lab.Lab, m sim.Listed) {
-	l.Inject(sim.Fault{Machine: m.Name, Rule: &bmcsim.Rule{Delay: bmcsim.Duration(300 * time.Millisecond)}}) // nothing ends by itself before
+	slow := sim.Fault{Machine: m.Name, Rule: &bmcsim.Rule{Delay: bmcsim.Duration(20 * time.Second)}} // the controller answers nobody
+	hung := sim.Fault{Machine: m.Name, Heal: true, HungBoots: 1000}
+	busy := sim.Fault{Machine: m.Name, Heal: true, HangsAt: agentcommand.BurninCPU}
+	well := sim.Fault{Machine: m.Name, Heal: true}
+	l.Inject(slow)
 	node := l.EnrollOne(m)
-	abort(t, l, node, "enrolling")
-	_, err := l.Client.Recover(t.Context(), node)
-	must(t, err)
-	for _, state := range []string{"inspecting", "commissioning"} {
-		l.WaitState(node, state)
-		abort(t, l, node, state)
-		_, err := l.Client.Recover(t.Context(), node)
-		must(t, err)
-	}
-	l.WaitState(node, "ready")
+	abort(t, l, node, "enrolling", hung)
+	recovering(t, l, node, "enrolling")
+	abort(t, l, node, "inspecting", busy)
+	recovering(t, l, node, "inspecting")
+	abort(t, l, node, "commissioning", well)
+	recovered(t, l, node, "commissioning")
+	l.Inject(hung)
 	l.Deploy(node)
-	abort(t, l, node, "deploying")
-	_, err = l.Client.Recover(t.Context(), node)
-	must(t, err)
-	abort(t, l, node, "releasing")
+	abort(t, l, node, "deploying", hung)
+	recovering(t, l, node, "releasing")
+	abort(t, l, node, "releasing", well)
 	recovered(t, l, node, "releasing")
 	isReady(t, l, node)
 }
 
-func abort(t *testing.T, l *lab.Lab, node, state string) {
+// abort aborts the workflow of a state; what is wrong with the machine is another thing from then on.
+func abort(t *testing.T, l *lab.Lab, node, state string, next sim.Fault) {
 	t.Helper()
 	_, err := l.Await(t.Context(), l.Client, node, lab.Patience, state+" with a workflow", func(n contract.Node) (bool, error) {
 		return n.Provision == state && n.Workflow != "", nil
@@ -361,6 +357,7 @@ func abort(t *testing.T, l *lab.Lab, node, state string) {
 	workflow := running(t, l, node).ID // one that has not begun owes no cleanup
 	n, err := l.Client.Abort(t.Context(), node, contract.Reason{Reason: "the wrong rack"})
 	must(t, err)
+	l.Inject(next)
 	if n.Provision != "failed" || n.FailedFrom != state || !n.Maintenance {
 		t.Errorf("after an abort: %+v", n)
 	}
@@ -396,6 +393,7 @@ func running(t *testing.T, l *lab.Lab, node string) (w contract.Workflow) {
 }
 
 func pauseAndResume(t *testing.T, l *lab.Lab, m sim.Listed) {
+	l.Inject(sim.Fault{Machine: m.Name, HungBoots: 1}) // its inventory takes a while
 	node := l.EnrollOne(m)
 	_, err := l.Await(t.Context(), l.Client, node, lab.Patience, "inspected", func(n contract.Node) (bool, error) {
 		return n.Provision == "inspecting" && n.Workflow != "", nil
