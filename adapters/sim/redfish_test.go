@@ -104,7 +104,7 @@ func TestTheDriverInspects(t *testing.T) {
 func TestTheDriverSwitches(t *testing.T) {
 	eachDriven(t, func(t *testing.T, d driven) {
 		power := d.bmc.(bmc.Powerer)
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		for _, step := range []struct {
 			action  node.PowerAction

@@ -26,6 +26,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience is how long a test waits for what should be there soon, on a busy computer.
+const patience = time.Minute
+
 // started is one start of an agent. It runs until its context ends.
 type started struct {
 	ctx context.Context
@@ -46,7 +49,7 @@ func (a agents) next(t *testing.T) started {
 	select {
 	case s := <-a:
 		return s
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no agent has started")
 		return started{}
 	}
@@ -90,7 +93,7 @@ func reset(t *testing.T, m *sim.Machine, r bmcsim.ResetType) {
 
 func await(t *testing.T, m *sim.Machine, what string, wanted func(sim.View) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := m.Await(ctx, wanted); err != nil {
 		t.Fatalf("%s: never %s: %+v\n%s", m.Name(), what, m.View(), console(m))
