@@ -52,10 +52,9 @@ func (r *Runner) exclusively(ctx context.Context, l *lane, do func(*pgx.Conn) er
 		return fmt.Errorf("rebuild %s: %w", l.Name, err)
 	}
 	conn := pooled.Hijack() // its session state must not come back to the pool
-	defer release(context.WithoutCancel(ctx), conn)
+	defer r.release(context.WithoutCancel(ctx), conn, l)
 	var locked bool
-	const lock = `SELECT pg_try_advisory_lock(hashtextextended('metal projection rebuild ' || $1, 0))`
-	if err := conn.QueryRow(ctx, lock, l.Name).Scan(&locked); err != nil {
+	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(`+rebuildLock+`)`, l.Name).Scan(&locked); err != nil {
 		return fmt.Errorf("rebuild %s: %w", l.Name, err)
 	}
 	if !locked {
@@ -65,14 +64,20 @@ func (r *Runner) exclusively(ctx context.Context, l *lane, do func(*pgx.Conn) er
 	return do(conn)
 }
 
+// rebuildLock is the key of the advisory lock of a projection's rebuild, of its name.
+const rebuildLock = `hashtextextended('metal projection rebuild ' || $1, 0)`
+
 // releasePatience bounds the good-bye to a server that may be away.
 const releasePatience = 2 * time.Second
 
-// release gives the locks back at once: the server would only notice the end of the connection a little later.
-func release(ctx context.Context, conn *pgx.Conn) {
+// release gives the locks back at once: the server would only notice the end of the connection a little later. So it does where a
+// statement was broken off, which costs the connection: that is waited for, so that who is told of the end may begin anew.
+func (r *Runner) release(ctx context.Context, conn *pgx.Conn, l *lane) {
 	ctx, cancel := context.WithTimeout(ctx, releasePatience)
 	defer cancel()
-	_, _ = conn.Exec(ctx, "SELECT pg_advisory_unlock_all()") // it fails on a broken connection, whose locks are gone
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_unlock_all()"); err != nil {
+		_, _ = r.pool.Exec(ctx, `SELECT pg_advisory_xact_lock(`+rebuildLock+`)`, l.Name) // it fails where the server is away
+	}
 	_ = conn.Close(ctx)
 }
 

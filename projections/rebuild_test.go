@@ -149,7 +149,8 @@ func TestReadsNeverGoDark(t *testing.T) {
 	}
 }
 
-// A reader that takes long holds up the swap, not the other readers.
+// A reader that takes long holds up the swap, not the other readers; and a rebuild that is given up meanwhile leaves the way free for
+// the next.
 func TestTheSwapWaitsForALongReader(t *testing.T) {
 	s, y := prepare(t), &tally{}
 	s.append(t, "tally-a", counted{1})
@@ -162,19 +163,43 @@ func TestTheSwapWaitsForALongReader(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `SELECT * FROM tally`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := r.Rebuild(ctx, "tally", nil); err == nil {
-		t.Error("the swap did not wait")
-	}
+	rebuilt := make(chan error, 1)
+	go func() { rebuilt <- r.Rebuild(ctx, "tally", nil) }()
+	s.swaps(t, true)
+	s.swaps(t, false)
 	if sum := s.sum(t); sum != 1 {
 		t.Errorf("sum %d", sum)
+	}
+	s.swaps(t, true)
+	cancel()
+	if err := <-rebuilt; err == nil {
+		t.Error("the swap did not wait")
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Rebuild(t.Context(), "tally", nil); err != nil || s.schemas(t) != 0 {
 		t.Errorf("after it: %v, %d schemas left", err, s.schemas(t))
+	}
+}
+
+// swaps waits until a swap stands in the queue for the table, or none does.
+func (s setup) swaps(t *testing.T, stands bool) {
+	t.Helper()
+	const sql = `SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'tally'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted)`
+	for end := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {
+		var is bool
+		if err := s.pool.QueryRow(t.Context(), sql).Scan(&is); err != nil {
+			t.Fatal(err)
+		}
+		if is == stands {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("in a minute it never came to a swap that waits: %v", stands)
+		}
 	}
 }
 

@@ -229,6 +229,7 @@ func TestAStoppedProjectionRests(t *testing.T) {
 	tries := 0
 	y.refuse = func(event.Recorded) error { tries++; return errRefused }
 	r := s.runner(t, y)
+	projections.Patient(r)
 	for range 3 {
 		if err := r.CatchUp(t.Context(), "tally"); err == nil {
 			t.Fatal("no error")
