@@ -47,7 +47,7 @@ func TestWhatAnOrderCosts(t *testing.T) {
 	g := w.gateway(func(c *agentapi.Config) { c.Service, c.Log = here, log })
 	a, n := w.ramdisk(g)
 	w.ask(n, "first") // once it arrives, the gateway has followed the log to here
-	o := a.one(5 * time.Second)
+	o := a.one()
 	if code := a.settle(protocol.ResultRequest{BootID: a.boot, ID: o.ID, Status: agentcommand.Succeeded}); code != "" {
 		t.Fatal(code)
 	}
@@ -66,7 +66,7 @@ func TestWhatAnOrderCosts(t *testing.T) {
 		log.reads.Store(0)
 		w.Service = test.ask
 		w.ask(n, name)
-		o := a.one(5 * time.Second)
+		o := a.one()
 		result := protocol.ResultRequest{BootID: a.boot, ID: o.ID, Status: agentcommand.Succeeded, Result: json.RawMessage(`{}`)}
 		if test.sign {
 			result = a.signed(o, `{}`)

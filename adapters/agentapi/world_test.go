@@ -59,16 +59,37 @@ type world struct {
 	nodes   int
 }
 
-// clock is the real one, moved by the test.
+// patience is how long a test waits for what should be there soon, on a busy computer.
+const patience = 45 * time.Second
+
+// clock is the real one, moved by the test, until the test stops it.
 type clock struct {
-	mu  sync.Mutex
-	off time.Duration
+	mu   sync.Mutex
+	off  time.Duration
+	from time.Time // it stands there, but for off; zero: it goes
 }
 
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.from.IsZero() {
+		return c.from.Add(c.off)
+	}
 	return time.Now().Add(c.off)
+}
+
+// stop lets no time pass but what the test moves the clock by: how long anything takes then changes nothing.
+func (c *clock) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.from = time.Now()
+}
+
+// start lets it go on, from what the real one says.
+func (c *clock) start() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.from = time.Time{}
 }
 
 func (c *clock) move(d time.Duration) {
@@ -146,7 +167,7 @@ func (w *world) gateway(change ...func(*agentapi.Config)) *gateway {
 func (w *world) config(change ...func(*agentapi.Config)) agentapi.Config {
 	c := agentapi.Config{
 		Service: w.service(), Log: w.log, DB: w.pool, Presence: postgres.NewPresence(w.pool), CA: w.ca, Secrets: w.secrets,
-		Clock: w.clock.now, Logger: slog.New(slog.NewTextHandler(w.logged, nil)), PollMax: 20 * time.Second,
+		Clock: w.clock.now, Logger: slog.New(slog.NewTextHandler(w.logged, nil)), PollMax: pollWait,
 	}
 	for _, f := range change {
 		f(&c)
@@ -177,7 +198,7 @@ func (w *world) serve(c agentapi.Config, address string) *gateway {
 
 func (g *gateway) stop(t *testing.T) {
 	g.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		g.Drain()
 		if err := g.server.Shutdown(ctx); err != nil {
@@ -234,7 +255,7 @@ func (w *world) status(c id.AgentCommand) agentcommand.Status {
 // until waits for something that another goroutine does.
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); {
+	for deadline := time.Now().Add(patience); !is(); {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("it never came to: %s", what)
 		}
@@ -359,9 +380,9 @@ func (a *agent) poll(wait time.Duration, doing ...string) protocol.PollAnswer {
 }
 
 // one polls for exactly one order.
-func (a *agent) one(wait time.Duration) protocol.Order {
+func (a *agent) one() protocol.Order {
 	a.t.Helper()
-	answer := a.poll(wait)
+	answer := a.poll(patience)
 	if len(answer.Orders) != 1 {
 		a.t.Fatalf("%d orders", len(answer.Orders))
 	}
