@@ -296,17 +296,14 @@ const (
 	ports     = 20000
 )
 
-// given is the ports that this process gave away.
-var given sync.Map
-
 func freeAddressOf(t testing.TB, host string) string {
 	t.Helper()
 	for range 100 {
-		port := firstPort + rand.IntN(ports)
-		if _, taken := given.LoadOrStore(port, true); taken {
+		port := strconv.Itoa(firstPort + rand.IntN(ports))
+		if !reserve(port) {
 			continue
 		}
-		address := net.JoinHostPort(host, strconv.Itoa(port))
+		address := net.JoinHostPort(host, port)
 		if l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address); err == nil {
 			_ = l.Close() // the port is wanted, not the listener
 			return address
@@ -314,4 +311,17 @@ func freeAddressOf(t testing.TB, host string) string {
 	}
 	t.Fatalf("%s has no free port from %d on", host, firstPort)
 	return ""
+}
+
+// reserved is the marks at the ports that this process gave away.
+var reserved sync.Map
+
+// reserve takes a port until this process ends, from other processes that test, too: the UDP port of the same number, which no
+// program of the lab uses, is the mark. False: somebody has it.
+func reserve(port string) bool {
+	mark, err := (&net.ListenConfig{}).ListenPacket(context.Background(), "udp", net.JoinHostPort("127.0.0.1", port))
+	if err == nil {
+		reserved.Store(port, mark)
+	}
+	return err == nil
 }
