@@ -1,11 +1,11 @@
 package e2e
 
 import (
-	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/better-compute/metal/adapters/httpapi/client"
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 	"github.com/better-compute/metal/test/lab"
 )
@@ -52,27 +52,28 @@ func killed(t *testing.T, l *lab.Lab, nodes []string, state string, victim int) 
 		if !seen.Cordoned || seen.CordonReason != "told to "+state {
 			t.Errorf("%s was told to be cordoned, and is not", n)
 		}
-		if seen.Workflow == "" && (seen.Provision == "ready" || seen.Provision == "deployed") {
-			continue // it had arrived
-		}
-		moved := goesOn(t, l, n, at)
-		t.Logf("%s went on %s after the kill", n, moved.Sub(at).Round(time.Millisecond))
+		goesOn(t, l, n, at)
 	}
 }
 
-// goesOn waits for the first thing that a process manager does for a node after a time.
-func goesOn(t *testing.T, l *lab.Lab, node string, at time.Time) time.Time {
+// goesOn waits for the first thing that a process manager does for a node after a time; or until it is seen that the node has
+// arrived, which it may have before.
+func goesOn(t *testing.T, l *lab.Lab, node string, at time.Time) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience)
-	defer cancel()
-	start := uint64(0)
-	feed := client.Feed{After: &start, Node: node, Types: []string{"workflow.*", "node.provision.*"}}
-	for e, err := range l.Client.Follow(ctx, feed) {
-		must(t, err)
-		if e.DecidedAt.After(at) {
-			return e.DecidedAt
+	must(t, lab.Poll(lab.Patience, node+" to go on", func() error {
+		seen, err := l.Client.GetNode(t.Context(), node)
+		if err != nil || seen.Workflow == "" && (seen.Provision == "ready" || seen.Provision == "deployed") {
+			return err
 		}
-	}
-	t.Fatalf("%s was left where it was", node)
-	return time.Time{}
+		for e, err := range l.Client.History(t.Context(), node, true) {
+			if err != nil {
+				return err
+			}
+			if managed := strings.HasPrefix(e.Type, "workflow.") || strings.HasPrefix(e.Type, "node.provision."); managed && e.DecidedAt.After(at) {
+				t.Logf("%s went on %s after the kill", node, e.DecidedAt.Sub(at).Round(time.Millisecond))
+				return nil
+			}
+		}
+		return fmt.Errorf("it is left in %s with %q", seen.Provision, seen.Workflow)
+	}))
 }
