@@ -56,7 +56,7 @@ func serve(t *testing.T, programs string) *server {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		select {
 		case <-ended:
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience):
 			_ = cmd.Process.Kill() // it may have ended
 			<-ended
 			t.Errorf("metald did not stop:\n%s", s.out)
@@ -66,7 +66,7 @@ func serve(t *testing.T, programs string) *server {
 	case s.url = <-s.out.serving:
 	case <-ended:
 		t.Fatalf("metald ended:\n%s", s.out)
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("metald does not serve:\n%s", s.out)
 	}
 	return s

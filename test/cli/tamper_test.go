@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -13,7 +12,7 @@ func (s *server) tamper(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 || s == nil {
 		ts.Fatalf("usage, with a server: tamper STATEMENT")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	db, err := pgx.Connect(ctx, s.dsn)
 	ts.Check(err)

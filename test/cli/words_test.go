@@ -12,6 +12,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// patience is how long what others do may take on a busy computer.
+const patience = 2 * time.Minute
+
 // exits CODE PROGRAM ARGS... runs a program that must end with a code.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
@@ -40,7 +43,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[0])
 	ts.Check(err)
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		ts.Check(ts.Exec(args[1], args[2:]...))
 		if pattern.MatchString(ts.ReadFile("stdout")) {
 			return
