@@ -91,9 +91,11 @@ func (r *run) complain(err error) {
 	r.wrong = append(r.wrong, err)
 }
 
-// kill kills one thing after the other until everybody has lived, and starts it again after a while.
+// kill kills one thing after the other until everybody has lived, and starts it again after a while. Something happens between two
+// kills, however slow everything is: else nobody would come any further.
 func (r *run) kill(t *testing.T, ended <-chan struct{}) {
 	t.Helper()
+	before := uint64(0)
 	r.kills = map[string]int{}
 	dice := rand.New(rand.NewPCG(r.seed, 1))
 	programs := map[string]*lab.Program{"metald": r.l.Planes[0], "bcd": r.l.SiteAgent}
@@ -103,6 +105,9 @@ func (r *run) kill(t *testing.T, ended <-chan struct{}) {
 			return
 		case <-time.After(time.Duration(300+dice.IntN(1200)) * time.Millisecond):
 		}
+		if before = r.happens(t, before, ended); before == 0 {
+			return
+		}
 		victim := []string{"metald", "metald", "bcd", "bcd", "PostgreSQL"}[dice.IntN(5)]
 		r.kills[victim]++
 		if p := programs[victim]; p != nil {
@@ -111,6 +116,25 @@ func (r *run) kill(t *testing.T, ended <-chan struct{}) {
 			p.Start()
 		} else if err := r.l.Postgres.Crash(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// happens waits until the log is longer than it was, and gives its end; 0: everybody has lived.
+func (r *run) happens(t *testing.T, before uint64, ended <-chan struct{}) uint64 {
+	t.Helper()
+	for {
+		at, err := r.l.Client.Position(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at > before {
+			return at
+		}
+		select {
+		case <-ended:
+			return 0
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

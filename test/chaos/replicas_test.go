@@ -215,6 +215,16 @@ func (e *estate) rest(in node.ProvisionState) {
 	}
 }
 
+// passes waits until a replica has looked at keys so many times.
+func (e *estate) passes(r *replica, times int64) {
+	e.t.Helper()
+	for end := time.Now().Add(patience); r.passes.Load() < times; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			e.t.Fatalf("a replica made %d passes", r.passes.Load())
+		}
+	}
+}
+
 // Two control planes share one PostgreSQL; one of them is killed while every machine is under way. The other finishes all
 // lives: nothing is lost, and nothing destructive is asked for twice.
 func TestAReplicaIsKilled(t *testing.T) {
@@ -223,14 +233,13 @@ func TestAReplicaIsKilled(t *testing.T) {
 	var answering sync.WaitGroup
 	answering.Go(func() { e.answer(ctx) })
 	defer func() { cancel(); answering.Wait() }()
-	first, second := e.replica(), e.replica()
-	began := time.Now()
+	first, began := e.replica(), time.Now()
 	for n, m := range e.machines {
 		must(t, enginetest.Enroll(e.log, n, m.Number, node.Enrolling, ""))
 	}
-	for first.passes.Load() < 40 {
-		<-time.After(time.Millisecond)
-	}
+	e.passes(first, 20) // before there is a second, which may be the quicker one
+	second := e.replica()
+	e.passes(second, 20)
 	first.kill()
 	e.rest(node.Ready)
 	for n := range e.machines {
