@@ -41,9 +41,10 @@ starts() {
 	"$@" >"$dir/$name.out" 2>"$dir/$name.log" &
 	programs+=($!)
 }
+# free_port: below the ports that systems give to whoever asks for any.
 free_port() {
 	local port
-	while port=$((20000 + RANDOM % 20000)); (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+	while port=$((12000 + RANDOM % 20000)); (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
 	echo "$port"
 }
 state_is() { [ "$(metalctl get node "$2" -o json | sed -n 's/^ *"provisionState": "\(.*\)",*$/\1/p')" = "$1" ]; }

@@ -18,7 +18,7 @@ first_bytes() { metalsim ctl disk "$1" 0 --length 512 --control "$control"; }
 say 'A control plane. It needs nothing but an installed PostgreSQL.'
 show metald dev
 starts metald metald dev --data-dir "$dir/data" --listen 127.0.0.1:0 --gateway-listen 127.0.0.1:0 --log-level warn
-until_true 60 'metald is not up' grep -q '^Ctrl-C' "$dir/metald.out"
+until_true 180 'metald is not up' grep -q '^Ctrl-C' "$dir/metald.out"
 METAL_URL="$(awk '$1 == "address" {print $2}' "$dir/metald.out")"
 export METAL_URL METAL_TOKEN_FILE="$dir/data/admin-token"
 gateway="$(awk '$1 == "agents" {sub(",", "", $2); print $2}' "$dir/metald.out")"
@@ -37,11 +37,11 @@ say 'Six simulated machines, switched off: each has a Redfish controller over TL
 show metalsim --machines 6 --post 1s --boot 1s --boot-url "http://$boot"
 starts metalsim metalsim --machines 6 --post 1s --boot 1s --disk-bytes 8388608 --boot-url "http://$boot" --control 127.0.0.1:0 \
 	--images "$dir/images" --verbose
-until_true 30 'metalsim is not up' grep -q '^Ctrl-C' "$dir/metalsim.out"
+until_true 180 'metalsim is not up' grep -q '^Ctrl-C' "$dir/metalsim.out"
 control="$(awk '$1 == "Control:" {print $2}' "$dir/metalsim.out")"
 awk '/^MACHINE/ || $1 ~ /^machine-/ {print $1, $2, $3}' "$dir/metalsim.out" | column -t 2>/dev/null ||
 	awk '/^MACHINE/ || $1 ~ /^machine-/ {print $1, $2, $3}' "$dir/metalsim.out"
-until_true 30 'the agent of the site did not join' bash -c 'metalctl agent list --role site | grep -q yes'
+until_true 180 'the agent of the site did not join' bash -c 'metalctl agent list --role site | grep -q yes'
 run metalctl agent list
 
 say 'Something will go wrong: the first disk of machine-5 takes no writes.'
@@ -62,7 +62,7 @@ metalctl nodes --watch --no-headers 2>/dev/null &
 watching=$!
 programs+=("$watching")
 settled() { all_are ready "${nodes[@]:0:4}" "${nodes[5]}" && state_is failed "${nodes[4]}"; }
-until_true 60 'the machines are not ready' settled
+until_true 180 'the machines are not ready' settled
 kill "$watching" 2>/dev/null || true
 run metalctl nodes
 
@@ -73,7 +73,7 @@ failed="$(metalctl workflow list "$broken" --limit 1 -o name)"
 run metalctl workflow get "$failed"
 run metalsim ctl --control "$control" fault '{"machine": "machine-5", "heal": true}'
 run metalctl workflow retry "$failed" --watch
-until_true 20 'machine-5 is not ready' state_is ready "$broken"
+until_true 180 'machine-5 is not ready' state_is ready "$broken"
 run metalctl maintenance off "$broken"
 
 say 'An image: known by its digest, and signed by a key that the tenant trusts.'
@@ -86,20 +86,20 @@ run metalctl image register host@1 --url "$image" --file "$dir/images/simos-1.ra
 
 say 'Two machines are deployed: the image is streamed to the disk, verified, and started; its agent joins as the same node.'
 run metalctl deploy "${nodes[1]}" "${nodes[2]}" --profile image-host@1
-until_true 60 'machine-2 and machine-3 are not deployed' all_are deployed "${nodes[1]}" "${nodes[2]}"
+until_true 180 'machine-2 and machine-3 are not deployed' all_are deployed "${nodes[1]}" "${nodes[2]}"
 run metalctl workflow get "$(metalctl workflow list "${nodes[1]}" --limit 1 -o name)"
 run metalctl agent list
 show metalsim ctl disk machine-2 0
-first_bytes machine-2 | head -n 2
-first_bytes machine-2 | grep -q SIMBOOT || wrong 'there is no OS on the disk of machine-2'
+first_bytes machine-2 | sed -n 1,2p
+first_bytes machine-2 | grep SIMBOOT >/dev/null || wrong 'there is no OS on the disk of machine-2'
 
 say 'One is given back. Its disks are wiped and read back, and the machine signs what it did.'
 run metalctl undeploy "${nodes[1]}" --wipe secure-erase --yes --watch
 state_is ready "${nodes[1]}" || wrong 'machine-2 is not ready'
 run metalctl attestation "${nodes[1]}"
-metalctl attestation "${nodes[1]}" -o json | grep -q '"verified": true' || wrong 'the signature does not verify'
+metalctl attestation "${nodes[1]}" -o json | grep '"verified": true' >/dev/null || wrong 'the signature does not verify'
 show metalsim ctl disk machine-2 0
-first_bytes machine-2 | head -n 2
+first_bytes machine-2 | sed -n 1,2p
 [ -z "$(first_bytes machine-2 | cut -c10-58 | tr -d '0 \n*')" ] || wrong 'the disk of machine-2 is not empty'
 
 say 'What happened to it, by whom; and nobody can change what happened without it showing.'
