@@ -20,6 +20,7 @@ import (
 type asked struct {
 	key, node string
 	version   uint64
+	position  uint64
 }
 
 // Workers apply verbs while metald is killed again and again. What was acknowledged is in the log once; what was not is
@@ -52,7 +53,7 @@ func TestKillNineLosesAndDoublesNothing(t *testing.T) {
 	stop()
 	all.Wait()
 
-	total := checkAcknowledged(t, c, nodes, results)
+	total := checkAcknowledged(t, dial(t, url, token, 30), nodes, results)
 	t.Logf("%d kills, %d verbs acknowledged, none lost, none doubled", kills, total)
 	if code := d.Stop(); code != 0 {
 		t.Errorf("SIGTERM ended metald with %d: %s", code, d.Said())
@@ -73,7 +74,7 @@ func work(ctx context.Context, t *testing.T, c *client.Client, worker int, nodes
 		got, err := answered(patience, c, n, key)
 		switch fault.CodeOf(err) {
 		case "":
-			done = append(done, asked{key, n, got.Version})
+			done = append(done, asked{key, n, got.Version, got.Position})
 		case fault.Conflict:
 		default:
 			t.Errorf("%s: %v", key, err)
@@ -97,9 +98,15 @@ func answered(ctx context.Context, c *client.Client, n, key string) (contract.No
 
 func checkAcknowledged(t *testing.T, c *client.Client, nodes []string, results [][]asked) int {
 	t.Helper()
+	var last uint64 // that was acknowledged; what tells the history may be behind it
+	for _, worker := range results {
+		for _, a := range worker {
+			last = max(last, a.position)
+		}
+	}
 	inLog := map[string]contract.Event{} // by correlation id
 	for _, n := range nodes {
-		for e, err := range c.History(context.Background(), n, true) {
+		for e, err := range c.History(context.Background(), n, true, client.AtPosition(last)) {
 			if err != nil {
 				t.Fatal(err)
 			}

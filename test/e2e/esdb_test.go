@@ -38,7 +38,7 @@ func TestServeOverAnEventStore(t *testing.T) {
 	if err != nil || then.Cordoned || then.Version != n.Version {
 		t.Errorf("as it was: %+v, %v", then, err)
 	}
-	history, err := client.Collect(c.History(ctx, n.ID, true), 0)
+	history, err := client.Collect(lab.History(ctx, c, n.ID), 0)
 	var types []string
 	for _, e := range history {
 		if strings.HasPrefix(e.Type, "node.") {

@@ -121,7 +121,7 @@ func recovering(t *testing.T, l *lab.Lab, node, to string) {
 // neverReady looks at the history: since a position, the machine was not ready.
 func neverReady(t *testing.T, l *lab.Lab, node string, since uint64) {
 	t.Helper()
-	for e, err := range l.Client.History(t.Context(), node, true) {
+	for e, err := range lab.History(t.Context(), l.Client, node) {
 		must(t, err)
 		if e.Position > since && e.Type == "node.provision.ready" {
 			t.Errorf("%s was ready at %d", node, e.Position)
@@ -514,7 +514,7 @@ func rescueAndBack(t *testing.T, l *lab.Lab, m sim.Listed) {
 func oldOS(t *testing.T, l *lab.Lab, m sim.Listed) {
 	node := deployed(t, l, m)
 	sessions := func() (n int) {
-		for e, err := range l.Client.History(t.Context(), node, true) {
+		for e, err := range lab.History(t.Context(), l.Client, node) {
 			must(t, err)
 			if e.Type == "agent.session.opened" && strings.Contains(string(e.Data), `"role":"node"`) {
 				n++
@@ -570,7 +570,7 @@ func siteAway(t *testing.T, l *lab.Lab, m sim.Listed) {
 	l.WaitState(node, "ready")
 	isReady(t, l, node)
 	off := 0
-	for e, err := range l.Client.History(t.Context(), node, true) {
+	for e, err := range lab.History(t.Context(), l.Client, node) {
 		must(t, err)
 		if e.Type == "agentcommand.requested" && strings.Contains(string(e.Data), n.Workflow) && strings.Contains(string(e.Data), "take-down") {
 			off++

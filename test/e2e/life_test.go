@@ -87,25 +87,28 @@ func isEmpty(t *testing.T, l *lab.Lab, n string) {
 // signedFor looks at the newest wipe in the log: the machine signed for every disk that it has.
 func signedFor(t *testing.T, l *lab.Lab, n string) {
 	t.Helper()
-	for e, err := range l.Client.History(t.Context(), n, false) {
+	var newest []byte
+	for e, err := range lab.History(t.Context(), l.Client, n) {
 		must(t, err)
-		if e.Type != "node.wipe.attested" {
-			continue
+		if e.Type == "node.wipe.attested" {
+			newest = e.Data
 		}
-		var wipe node.WipeAttested
-		must(t, json.Unmarshal(e.Data, &wipe))
-		disks := l.Machine(l.MachineOf(n)).Disks
-		if !wipe.Signed || wipe.Certificate == "" || len(wipe.Disks) != len(disks) {
-			t.Errorf("%s: %+v", n, wipe)
-		}
-		for i, d := range wipe.Disks {
-			if !d.ReadBack || d.Disk.Serial != disks[i].Serial {
-				t.Errorf("%s: %+v", n, d)
-			}
-		}
+	}
+	if newest == nil {
+		t.Errorf("%s is ready, and no wipe is in its history", n)
 		return
 	}
-	t.Errorf("%s is ready, and no wipe is in its history", n)
+	var wipe node.WipeAttested
+	must(t, json.Unmarshal(newest, &wipe))
+	disks := l.Machine(l.MachineOf(n)).Disks
+	if !wipe.Signed || wipe.Certificate == "" || len(wipe.Disks) != len(disks) {
+		t.Errorf("%s: %+v", n, wipe)
+	}
+	for i, d := range wipe.Disks {
+		if !d.ReadBack || d.Disk.Serial != disks[i].Serial {
+			t.Errorf("%s: %+v", n, d)
+		}
+	}
 }
 
 // isDeployed waits for it and looks at the machine: the image is on its first disk, its OS runs, and the agent in it has joined.
@@ -125,7 +128,7 @@ func isDeployed(t *testing.T, l *lab.Lab, n string) {
 	if written := l.Disk(name, 0)[:len(image)]; !bytes.Equal(content(written), content(image)) {
 		t.Errorf("the first disk of %s does not hold the image", name)
 	}
-	agents, err := client.Collect(l.Client.Agents(t.Context(), "", n, "node"), 0)
+	agents, err := client.Collect(l.Client.Agents(t.Context(), "", n, "node", client.AtPosition(got.Position)), 0)
 	must(t, err)
 	if len(agents) != 1 || !agents[0].Connected || agents[0].BootID != m.View.BootID {
 		t.Errorf("the agent of %s is %+v, its boot %s", name, agents, m.View.BootID)
@@ -139,7 +142,7 @@ func isRetired(t *testing.T, l *lab.Lab, n string) {
 		t.Errorf("%s is retired, and the credentials of its BMC are kept", n)
 	}
 	isEmpty(t, l, n)
-	agents, err := client.Collect(l.Client.Agents(t.Context(), "", n, ""), 0)
+	agents, err := client.Collect(l.Client.Agents(t.Context(), "", n, "", client.AtPosition(got.Position)), 0)
 	must(t, err)
 	for _, a := range agents {
 		if a.Revoked == "" || a.Connected {

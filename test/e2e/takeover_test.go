@@ -65,7 +65,7 @@ func goesOn(t *testing.T, l *lab.Lab, node string, at time.Time) {
 		if err != nil || seen.Workflow == "" && (seen.Provision == "ready" || seen.Provision == "deployed") {
 			return err
 		}
-		for e, err := range l.Client.History(t.Context(), node, true) {
+		for e, err := range lab.History(t.Context(), l.Client, node) {
 			if err != nil {
 				return err
 			}

@@ -95,7 +95,7 @@ func (l *Lab) checkOneBoot(node, first, second string) {
 	l.T.Helper()
 	fetched := map[string]int{}
 	again := 0
-	for e, err := range l.Client.History(l.T.Context(), node, true) {
+	for e, err := range History(l.T.Context(), l.Client, node) {
 		l.must(err)
 		var data struct {
 			Key     string `json:"key"`

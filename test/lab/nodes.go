@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -149,6 +150,23 @@ func (l *Lab) Await(ctx context.Context, c *client.Client, node string, within t
 		}
 	}
 	return failed(fmt.Errorf("waited %s: %w", within, ctx.Err()))
+}
+
+// History is everything that has happened to a node until now, oldest first. The read model that tells it may be behind the one in
+// which a state was seen: it is waited for.
+func History(ctx context.Context, c *client.Client, node string) iter.Seq2[contract.Event, error] {
+	return func(yield func(contract.Event, error) bool) {
+		at, err := c.Position(ctx)
+		if err != nil {
+			yield(contract.Event{}, err)
+			return
+		}
+		for e, err := range c.History(ctx, node, true, client.AtPosition(at)) {
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // AwaitEvent follows everything that happens to a node behind a position until an event is as wanted.

@@ -152,7 +152,7 @@ func recovered(t *testing.T, b *Bench, m *Machine) {
 // neverReady looks at the history: since a position, the machine was not ready.
 func neverReady(t *testing.T, b *Bench, m *Machine, since uint64) {
 	t.Helper()
-	for e, err := range b.Client.History(t.Context(), m.Node, true) {
+	for e, err := range lab.History(t.Context(), b.Client, m.Node) {
 		b.must(err)
 		if e.Position > since && e.Type == "node.provision.ready" {
 			t.Errorf("%s was ready at %d", m.Name, e.Position)
