@@ -81,6 +81,7 @@ type API struct {
 	attempts   *ratelimit.Limiter[netip.Prefix]
 	hub        *hub
 	followers  followers
+	waits      waits
 	heartbeat  time.Duration
 	writing    time.Duration // bounds one write to a follower
 	auditing   chan struct{} // holds a token while the whole log is being read
@@ -101,6 +102,7 @@ func New(cfg Config) (*API, error) {
 		tokens:    newTokens(cfg.DB, cfg.Clock),
 		attempts:  ratelimit.New[netip.Prefix](attemptBurst, attemptRefill, mostAddresses),
 		followers: followers{count: map[id.Principal]int{}},
+		waits:     waits{verb: verbPatience, read: readPatience, head: headPatience},
 		heartbeat: heartbeat, writing: writeTimeout, auditing: make(chan struct{}, 1),
 	}
 	if a.observer == nil {

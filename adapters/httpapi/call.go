@@ -68,7 +68,7 @@ func ifMatch(text string) (*event.Version, error) {
 
 // settled waits for a read model to show what a verb did, and reports whether it does.
 func (a *API) settled(ctx context.Context, projection string, p event.Position) bool {
-	ctx, cancel := context.WithTimeout(ctx, verbPatience)
+	ctx, cancel := context.WithTimeout(ctx, a.waits.verb)
 	defer cancel()
 	return a.waiter.Wait(ctx, projection, p) == nil
 }
@@ -110,7 +110,7 @@ func target[T id.Kind, PT typeid.SubtypePtr[T]](ctx context.Context, text string
 func (a *API) principalChanged(p id.Principal, at event.Position) (later func(context.Context)) {
 	a.tokens.forget(p)
 	return func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, readPatience)
+		ctx, cancel := context.WithTimeout(ctx, a.waits.read)
 		defer cancel()
 		_ = a.waiter.Wait(ctx, authz.Name, at) // forgotten all the same: what is known only gets newer
 		a.tokens.forget(p)

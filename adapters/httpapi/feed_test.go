@@ -200,8 +200,11 @@ func TestFeedBeats(t *testing.T) {
 	w := start(t)
 	w.api.heartbeat = 5 * time.Millisecond
 	f := w.follow(t, "/v1/events")
-	for range 3 {
-		if m := f.next(); m.comment != "heartbeat" {
+	for beats := 0; beats < 3; {
+		switch m := f.next(); {
+		case m.comment == "heartbeat":
+			beats++
+		case m.id == "" || m.data != "": // word of how far the log was read may come between
 			t.Fatalf("%+v", m)
 		}
 	}

@@ -142,7 +142,7 @@ func (f *follower) tell() bool {
 // renew looks the caller's token up again, once the read model has reached a position.
 func (f *follower) renew(ctx context.Context, at event.Position) bool {
 	if at > 0 {
-		waiting, cancel := context.WithTimeout(ctx, readPatience)
+		waiting, cancel := context.WithTimeout(ctx, f.api.waits.read)
 		err := f.api.waiter.Wait(waiting, authz.Name, at)
 		cancel()
 		if err != nil {

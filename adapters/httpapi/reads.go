@@ -16,7 +16,10 @@ import (
 	"github.com/better-compute/metal/projections"
 )
 
-// How long an answer waits for a read model: after a verb, and on a read that asks for a position.
+// waits is how long an answer waits for a read model: after a verb, on a read that asks for a position, and on one that shows what
+// has happened up to now.
+type waits struct{ verb, read, head time.Duration }
+
 const (
 	verbPatience = 2 * time.Second
 	readPatience = 5 * time.Second
@@ -42,7 +45,7 @@ func (a *API) await(ctx context.Context, projection string, f Fresh) error {
 	if err := a.inLog(ctx, want, path); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readPatience)
+	ctx, cancel := context.WithTimeout(ctx, a.waits.read)
 	defer cancel()
 	return late(a.waiter.Wait(ctx, projection, want), projection, a.waiter.Position(projection))
 }
@@ -58,7 +61,7 @@ func (a *API) current(ctx context.Context, projection string, f Fresh) error {
 	if err != nil {
 		return logFault(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, headPatience)
+	ctx, cancel := context.WithTimeout(ctx, a.waits.head)
 	defer cancel()
 	_ = a.waiter.Wait(ctx, projection, head) // the answer tells what it shows
 	return nil

@@ -43,7 +43,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-const patience = 10 * time.Second
+// patience is how long a test waits for what should be there soon, on a busy computer.
+const patience = time.Minute
 
 // adminToken is the first administrator's in every test.
 const adminToken = "metal_0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -99,6 +100,7 @@ func start(t testing.TB, change ...setup) *world {
 		agents.New(), workflowview.New(), jointokens.New(), images.New(), profiles.New()))(t)
 	cfg.Waiter, cfg.Projections = w.runner, w.runner.Names()
 	w.api = must(New(cfg))(t)
+	w.api.waits = waits{verb: patience, read: patience, head: patience} // what is late here is no case of its own
 	w.run()
 	return w
 }
