@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -145,7 +146,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func pauseBriefly() { <-time.After(time.Millisecond) }
 
-func TestEveryFollowerGetsThere(t *testing.T) {
+func TestEveryFollowerGetsThere(t *testing.T) { synctest.Test(t, everyFollowerGetsThere) }
+
+func everyFollowerGetsThere(t *testing.T) {
 	log := newLog()
 	var failures atomic.Int64
 	readers := []*reader{{log: log}, {log: log}, {log: log, err: func(call int64) error {
@@ -182,7 +185,9 @@ func TestEveryFollowerGetsThere(t *testing.T) {
 	}
 }
 
-func TestAPanicIsRetried(t *testing.T) {
+func TestAPanicIsRetried(t *testing.T) { synctest.Test(t, aPanicIsRetried) }
+
+func aPanicIsRetried(t *testing.T) {
 	log := newLog()
 	var out strings.Builder
 	var writing sync.Mutex
@@ -206,7 +211,9 @@ func TestAPanicIsRetried(t *testing.T) {
 	}
 }
 
-func TestWhoPanicsForEverWaitsBetweenTries(t *testing.T) {
+func TestWhoPanicsForEverWaitsBetweenTries(t *testing.T) { synctest.Test(t, whoPanicsForEverWaitsBetweenTries) }
+
+func whoPanicsForEverWaitsBetweenTries(t *testing.T) {
 	log := newLog()
 	r := &reader{log: log, err: func(int64) error { panic("index out of range") }}
 	began := time.Now()
@@ -232,7 +239,9 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-func TestALostNudgeCostsOneTick(t *testing.T) {
+func TestALostNudgeCostsOneTick(t *testing.T) { synctest.Test(t, aLostNudgeCostsOneTick) }
+
+func aLostNudgeCostsOneTick(t *testing.T) {
 	log := newLog()
 	log.deaf = true
 	r := &reader{log: log}
@@ -246,7 +255,9 @@ func TestALostNudgeCostsOneTick(t *testing.T) {
 	}
 }
 
-func TestNothingNewCallsNobody(t *testing.T) {
+func TestNothingNewCallsNobody(t *testing.T) { synctest.Test(t, nothingNewCallsNobody) }
+
+func nothingNewCallsNobody(t *testing.T) {
 	log := newLog()
 	log.head = 7
 	ahead := &reader{log: log}
@@ -262,7 +273,9 @@ func TestNothingNewCallsNobody(t *testing.T) {
 	}
 }
 
-func TestOneFailingFollowerHoldsNoOtherBack(t *testing.T) {
+func TestOneFailingFollowerHoldsNoOtherBack(t *testing.T) { synctest.Test(t, oneFailingFollowerHoldsNoOtherBack) }
+
+func oneFailingFollowerHoldsNoOtherBack(t *testing.T) {
 	log := newLog()
 	broken := &reader{log: log, err: func(int64) error { return errors.New("refused") }}
 	good := &reader{log: log}
@@ -287,7 +300,9 @@ func TestTheLogComesBack(t *testing.T) {
 	eventually(t, "the follower is at the head", func() bool { return r.at.Load() == 1 })
 }
 
-func TestShutdownWaitsForWhatRuns(t *testing.T) {
+func TestShutdownWaitsForWhatRuns(t *testing.T) { synctest.Test(t, shutdownWaitsForWhatRuns) }
+
+func shutdownWaitsForWhatRuns(t *testing.T) {
 	log := newLog()
 	log.head = 1
 	started := make(chan struct{})
