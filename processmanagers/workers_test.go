@@ -222,6 +222,47 @@ func (h *hanging) Renew(ctx context.Context, _ string, _ time.Duration, _ []proc
 	return nil, ctx.Err()
 }
 
+// lapsing is a table whose one key a process had leased, as workers do, that died then.
+type lapsing struct {
+	*table
+	until time.Time
+}
+
+func (l *lapsing) Lease(ctx context.Context, r processmanagers.LeaseRequest) ([]processmanagers.Lease, time.Duration, error) {
+	if l.until.IsZero() {
+		l.until = time.Now().Add(r.TTL)
+	}
+	if left := time.Until(l.until); left > 0 {
+		return nil, left, nil
+	}
+	return l.table.Lease(ctx, r)
+}
+
+// A process that dies holding keys is followed by another within five seconds.
+func TestTakeoverWithinFiveSeconds(t *testing.T) { synctest.Test(t, takeoverWithinFiveSeconds) }
+
+func takeoverWithinFiveSeconds(t *testing.T) {
+	began, taken := time.Now(), make(chan time.Duration, 1)
+	workers, err := processmanagers.NewWorkers(&lapsing{table: newTable()}, processmanagers.Options{Logger: slog.New(slog.DiscardHandler)},
+		processmanagers.Manager{Name: "m", Wakes: wakesNothing, Reconcile: func(context.Context, string) (time.Duration, error) {
+			taken <- time.Since(began)
+			return 0, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- workers.Run(ctx) }()
+	if took := <-taken; took > 5*time.Second || took < time.Second {
+		t.Errorf("taken over after %v", took)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestShutdownWaitsThenStops(t *testing.T) {
 	for name, patient := range map[string]bool{"within the grace": true, "beyond it": false} {
 		bubble(t, name, func(t *testing.T) {
