@@ -211,7 +211,9 @@ func aPanicIsRetried(t *testing.T) {
 	}
 }
 
-func TestWhoPanicsForEverWaitsBetweenTries(t *testing.T) { synctest.Test(t, whoPanicsForEverWaitsBetweenTries) }
+func TestWhoPanicsForEverWaitsBetweenTries(t *testing.T) {
+	synctest.Test(t, whoPanicsForEverWaitsBetweenTries)
+}
 
 func whoPanicsForEverWaitsBetweenTries(t *testing.T) {
 	log := newLog()
@@ -273,7 +275,9 @@ func nothingNewCallsNobody(t *testing.T) {
 	}
 }
 
-func TestOneFailingFollowerHoldsNoOtherBack(t *testing.T) { synctest.Test(t, oneFailingFollowerHoldsNoOtherBack) }
+func TestOneFailingFollowerHoldsNoOtherBack(t *testing.T) {
+	synctest.Test(t, oneFailingFollowerHoldsNoOtherBack)
+}
 
 func oneFailingFollowerHoldsNoOtherBack(t *testing.T) {
 	log := newLog()

@@ -14,10 +14,9 @@ import (
 // An option may be given as a flag, in the environment as METAL_<NAME>, or in the file that --config names, the first of
 // them winning. Secrets have no flag: a command line is seen by every user of the machine.
 
-const (
-	environment program.Environment = "METAL_"
-	configFlag                      = "config"
-)
+const environment program.Environment = "METAL_"
+
+const configFlag = "config"
 
 // secretOptions are options whose flag must not hold a secret; see refuseSecrets.
 var secretOptions = []string{"postgres", "eventstore"}

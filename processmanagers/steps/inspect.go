@@ -157,16 +157,11 @@ func (c *Context) seesDisks(found node.Hardware) error {
 			"missing, recover the node: it goes on with those that are seen")
 }
 
-// hasData tells whether somebody's data may be on the disks that the last inventory has, and is about to go. After an undeploy without a wipe it is
-// there until a commissioning has emptied them.
+// hasData tells whether somebody's data may be on the disks that the last inventory has, and is about to go. After an undeploy
+// without a wipe it is there until a commissioning has emptied them.
 func (c *Context) hasData() bool {
-	switch c.Node.Provision {
-	case node.Releasing, node.Retiring:
-		return true
-	case node.Commissioning:
-		return c.Node.ReleaseWipe == node.WipeNone
-	}
-	return false
+	is := c.Node.Provision
+	return is == node.Releasing || is == node.Retiring || is == node.Commissioning && c.Node.ReleaseWipe == node.WipeNone
 }
 
 // answered tells whether an operator knew of a failure when he chose to go on.
