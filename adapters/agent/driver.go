@@ -115,8 +115,7 @@ var operations = map[agentcommand.Operation]operation{
 		return m.Identify(ctx)
 	}),
 	{Concern: "power", Name: "get"}: able(func(ctx context.Context, m bmc.Powerer, _ none) (any, error) {
-		power, err := m.Power(ctx)
-		return bmc.PowerResult{Power: power}, err
+		return m.Power(ctx)
 	}),
 	{Concern: "power", Name: "setPower"}: able(setPower),
 	{Concern: "boot", Name: "get"}: able(func(ctx context.Context, m bmc.Booter, _ none) (any, error) {

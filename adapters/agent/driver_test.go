@@ -45,7 +45,9 @@ func (f full) note(what ...any) error      { f.asked = append(f.asked, what...);
 func (f full) Identify(context.Context) (bmc.Identity, error) {
 	return bmc.Identity{UUID: "u"}, f.note("identify")
 }
-func (f full) Power(context.Context) (node.Power, error) { return node.PowerOn, f.note("power") }
+func (f full) Power(context.Context) (bmc.PowerReading, error) {
+	return bmc.PowerReading{Power: node.PowerOn}, f.note("power")
+}
 func (f full) SetPower(_ context.Context, a node.PowerAction, o bmc.PowerOptions) (bmc.PowerResult, error) {
 	return bmc.PowerResult{Power: node.PowerOff, Changed: true}, f.note(a, o.Graceful.Seconds(), o.Force)
 }

@@ -93,6 +93,13 @@ type Identifier interface {
 	Identify(ctx context.Context) (Identity, error)
 }
 
+// PowerReading is how a machine's power is, and since when it runs.
+type PowerReading struct {
+	Power node.Power `json:"power"`
+	// StartedAgo is how many seconds ago the machine was reset or switched on, by its controller's own clock. Zero: it does not tell.
+	StartedAgo float64 `json:"startedAgoSeconds,omitempty"`
+}
+
 // PowerResult is what a power action did.
 type PowerResult struct {
 	Power   node.Power `json:"power"`             // as read back
@@ -111,7 +118,7 @@ type PowerOptions struct {
 // Powerer reads and changes power. Success is what was read back, never what the controller answered: off means observed
 // off; cycle means off was seen, then on; "already on" is success.
 type Powerer interface {
-	Power(ctx context.Context) (node.Power, error)
+	Power(ctx context.Context) (PowerReading, error)
 	SetPower(ctx context.Context, action node.PowerAction, o PowerOptions) (PowerResult, error)
 }
 

@@ -63,6 +63,7 @@ func (m *Machine) powerOn() {
 	l := &life{ctx: ctx, end: end, on: &current{}, done: make(chan struct{})}
 	m.life, m.state.On, m.running = l, true, Firmware
 	m.state.Boots++
+	m.state.Started = m.site.config.Clock.Now()
 	m.say(KindPower, "on")
 	go func() {
 		defer close(l.done)

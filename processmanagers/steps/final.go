@@ -9,10 +9,10 @@ import (
 )
 
 // finalReasons are what a controller or a machine says that stays so until somebody does something about it. A rejected
-// login is among them: controllers lock an account after a few; and a machine that lost its power: nobody is in it to try again.
+// login is among them: controllers lock an account after a few; and a machine that lost its power or restarted: nobody is in it to try again.
 var finalReasons = []string{
 	"credentials-rejected", "certificate-changed", "certificate-untrusted", "machine-changed", "other-machine", "unsupported",
-	"ambiguous-system", "system-not-found", reasonOff,
+	"ambiguous-system", "system-not-found", reasonOff, reasonRestarted,
 }
 
 // Final reports whether trying again can't help: another attempt of the step would fail the same way.

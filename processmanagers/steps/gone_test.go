@@ -76,13 +76,47 @@ func TestAMachineThatLostItsPower(t *testing.T) {
 	}
 }
 
+// A machine that restarts by itself with an order in hand, and comes up with nobody in it, is found out by since when it runs.
+func TestAMachineThatRestarted(t *testing.T) {
+	w := newWorld(t)
+	w.dies(node.PowerOn)
+	w.starts(10 * time.Second)
+	_, err := w.run("disk.wipe", ``)
+	wants(t, "disk.wipe", err, fault.DriverError, "machine-restarted")
+	if !steps.Final(err) || w.now.Sub(start) > 2*time.Minute {
+		t.Errorf("after %s: %v", w.now.Sub(start), err)
+	}
+	if order := w.commands[w.keys[0]]; order.Status != agentcommand.Cancelled || !strings.Contains(order.Reason, "restarted") {
+		t.Errorf("the order is left %s: %s", order.Status, order.Reason)
+	}
+}
+
+// starts lets the BMC tell that the machine was started so long after its agent's session began.
+func (w *world) starts(after time.Duration) {
+	answer := w.answer
+	w.answer = func(s agentcommand.State) (agentcommand.Status, any) {
+		if s.Kind != agentcommand.DriverInvoke {
+			return answer(s)
+		}
+		told := map[string]any{"power": node.PowerOn, "startedAgoSeconds": w.now.Sub(w.session.OpenedAt.Add(after)).Seconds()}
+		return agentcommand.Succeeded, agentcommand.Invoked{Result: raw(told)}
+	}
+}
+
 // What does not prove that the boot is over lets the order go on.
 func TestSilenceAloneEndsNoOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(w *world)
 		looks  bool
 	}{
-		"it is on":                     {func(w *world) { w.dies(node.PowerOn) }, true},
+		"it is on": {func(w *world) { w.dies(node.PowerOn) }, true},
+		"it runs since before its agent's session": {func(w *world) { w.dies(node.PowerOn); w.starts(-time.Second) }, true},
+		"it runs since the session, to the second": {func(w *world) { w.dies(node.PowerOn); w.starts(time.Second) }, true},
+		"its BMC's times do not fit its silence": {func(w *world) {
+			w.dies(node.PowerOn)
+			w.session.OpenedAt = start.Add(-5 * time.Hour)
+			w.starts(2 * time.Hour)
+		}, true},
 		"its BMC does not answer":      {func(w *world) { w.dies("") }, true},
 		"its agent talks":              {func(w *world) { w.tick = nil }, false},
 		"it has no BMC":                {func(w *world) { w.node.BMC = nil }, false},

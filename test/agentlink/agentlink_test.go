@@ -193,10 +193,12 @@ func (board) Open(_ context.Context, t bmc.Target) (bmc.Machine, error) {
 	}
 	return board{}, nil
 }
-func (board) Close(context.Context) error               { return nil }
-func (board) Learned() json.RawMessage                  { return json.RawMessage(`{"learned":true}`) }
-func (board) Fingerprint() string                       { return "f1" }
-func (board) Power(context.Context) (node.Power, error) { return node.PowerOn, nil }
+func (board) Close(context.Context) error { return nil }
+func (board) Learned() json.RawMessage    { return json.RawMessage(`{"learned":true}`) }
+func (board) Fingerprint() string         { return "f1" }
+func (board) Power(context.Context) (bmc.PowerReading, error) {
+	return bmc.PowerReading{Power: node.PowerOn}, nil
+}
 
 // box is a machine with one disk in memory.
 type box struct {

@@ -30,6 +30,7 @@ func TestFaults(t *testing.T) {
 		{"a machine that never boots fails, and can be recovered", neverBoots},
 		{"an OS that does not come back fails its deploy", noRejoin},
 		{"a controller that answers 503 and drops connections is survived", badController},
+		{"a machine that restarts during the write is found out", restarts},
 		{"an image's server that breaks off is asked for the rest", flakyServer},
 		{"a power cut during the write is found out", powerCut},
 		{"an agent that dies before its wipe", agentDies(false)},
@@ -288,6 +289,41 @@ func powerCut(t *testing.T, l *lab.Lab, m sim.Listed) {
 	w := l.Workflow(node)
 	if step := stepOf(t, l, w.ID, "write"); step.Attempt != 1 {
 		t.Errorf("it was tried %d times, with nobody in the machine", step.Attempt)
+	}
+	recovered(t, l, node, "releasing")
+	isReady(t, l, node)
+}
+
+// restarts has a machine start again while an image is being written, as after a fault of its power supply. It stays on, with nobody
+// in it: since when it runs tells that.
+func restarts(t *testing.T, l *lab.Lab, m sim.Listed) {
+	if m.Personality == bmcsim.HPE || m.Personality == bmcsim.Supermicro {
+		t.Fatal("this controller does not tell when its machine was started: give this case another machine")
+	}
+	server := l.Library("restart", sim.OSImage(int(l.Image.Bytes), lab.OSName))
+	l.DeployProfile("restart", "restart@1", func(map[string]any) {})
+	node := ready(t, l, m)
+	halfway, release := server.StopOnce(l.Image.Bytes / 2)
+	defer release()
+	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: "restart", Version: 1})
+	must(t, err)
+	select {
+	case <-halfway:
+	case <-time.After(lab.Patience):
+		t.Fatal("the image was not fetched")
+	}
+	must(t, lab.Poll(lab.Patience, "a start that can be told from the one before", func() error {
+		for a, err := range l.Client.Agents(t.Context(), "", node, "ramdisk") {
+			if err == nil && a.SessionAt != nil && time.Since(*a.SessionAt) > 5*time.Second {
+				return nil
+			}
+		}
+		return errors.New("its agent's session has just begun")
+	}))
+	l.Press(m.Name, bmcsim.ForceRestart)
+	n := failed(t, l, node, "deploying", fault.DriverError, "write", "restarted")
+	if n.Power != "on" {
+		t.Errorf("the node shows power %s", n.Power)
 	}
 	recovered(t, l, node, "releasing")
 	isReady(t, l, node)

@@ -171,7 +171,8 @@ func (r *rig) doWithin(ctx context.Context, call func(ctx context.Context, m mac
 func (r *rig) read() (power node.Power, err error) {
 	r.t.Helper()
 	err = r.do(func(ctx context.Context, m machine) error {
-		power, err = m.Power(ctx)
+		reading, err := m.Power(ctx)
+		power = reading.Power
 		return err
 	})
 	return power, err

@@ -120,8 +120,8 @@ func (x *trial) set(c bmc.Powerer, a node.PowerAction, o bmc.PowerOptions) bmc.P
 	if err != nil {
 		x.t.Fatalf("power after %s: %v", a, err)
 	}
-	if got != r.Power {
-		x.t.Errorf("%s gave %s; then the power is %s", a, r.Power, got)
+	if got.Power != r.Power {
+		x.t.Errorf("%s gave %s; then the power is %s", a, r.Power, got.Power)
 	}
 	return r
 }

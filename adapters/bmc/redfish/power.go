@@ -45,23 +45,38 @@ func at(sys document, want node.Power) bool {
 }
 
 // Power reads the power state.
-func (m *machine) Power(ctx context.Context) (node.Power, error) {
+func (m *machine) Power(ctx context.Context) (bmc.PowerReading, error) {
 	p := m.c.d.pace()
 	for tries := 0; ; tries++ {
-		sys, _, err := m.system(ctx)
+		sys, a, err := m.system(ctx)
 		if err != nil {
-			return "", err
+			return bmc.PowerReading{}, err
 		}
 		if power := powerOf(sys); power != "" {
-			return power, nil
+			return bmc.PowerReading{Power: power, StartedAgo: startedAgo(sys, a.header).Seconds()}, nil
 		}
 		if tries == busyTries {
-			return "", broken(bmc.BadAnswer, "the controller does not tell the power state")
+			return bmc.PowerReading{}, broken(bmc.BadAnswer, "the controller does not tell the power state")
 		}
 		if p.wait(ctx, 0) != nil {
-			return "", ended(ctx)
+			return bmc.PowerReading{}, ended(ctx)
 		}
 	}
+}
+
+// startedAgo is how long before an answer the machine was reset or switched on: both are dated by the controller's clock, whatever
+// time that shows (LastResetTime of ComputerSystem, DSP0268; Date, RFC 9110 §6.6.1). Zero: one of the two is missing, or they can't both
+// be right, as where one of them is local time.
+func startedAgo(sys document, answer http.Header) time.Duration {
+	reset, err := time.Parse(time.RFC3339, sys.text("LastResetTime"))
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(answer.Get("Date"))
+	if err != nil {
+		return 0
+	}
+	return max(now.Sub(reset), 0)
 }
 
 // powering is one power action under way.

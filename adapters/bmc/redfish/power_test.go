@@ -144,13 +144,47 @@ func TestPowerStates(t *testing.T) {
 		"On": node.PowerOn, "Off": node.PowerOff, "PoweringOn": node.PowerOn, "PoweringOff": node.PowerOn, "Paused": node.PowerOn,
 	} {
 		s.docs[systemPath]["PowerState"] = told
-		if got, err := m.Power(t.Context()); err != nil || got != want {
-			t.Errorf("%v: %s %v", told, got, err)
+		if got, err := m.Power(t.Context()); err != nil || got.Power != want {
+			t.Errorf("%v: %s %v", told, got.Power, err)
 		}
 	}
 	s.docs[systemPath]["PowerState"] = nil
 	_, err := m.Power(t.Context())
 	wantReason(t, err, bmc.BadAnswer)
+}
+
+// How long a machine runs is told by two times of one controller, whatever they are; where they can't both be right, by nothing.
+func TestSinceWhenAMachineRuns(t *testing.T) {
+	for _, c := range []struct {
+		reset any
+		date  string
+		want  float64
+	}{
+		{"2026-11-30T10:00:00Z", "Mon, 30 Nov 2026 10:02:05 GMT", 125},
+		{"2026-11-30T11:00:00+01:00", "Mon, 30 Nov 2026 10:02:05 GMT", 125},
+		{"1970-01-01T00:00:40Z", "Thu, 01 Jan 1970 00:01:00 GMT", 20},
+		{"2026-11-30T12:00:00Z", "Mon, 30 Nov 2026 10:02:05 GMT", 0},
+		{"2026-11-30T10:00:00", "Mon, 30 Nov 2026 10:02:05 GMT", 0},
+		{"2026-11-30T10:00:00Z", "today", 0},
+		{"2026-11-30T10:00:00Z", "", 0},
+		{nil, "Mon, 30 Nov 2026 10:02:05 GMT", 0},
+		{7, "Mon, 30 Nov 2026 10:02:05 GMT", 0},
+	} {
+		s := newService(t)
+		m := s.open(t)
+		s.docs[systemPath]["LastResetTime"] = c.reset
+		s.before = func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header()["Date"] = nil // none at all
+			if c.date != "" {
+				w.Header().Set("Date", c.date)
+			}
+			return false
+		}
+		got, err := m.Power(t.Context())
+		if err != nil || got.StartedAgo != c.want {
+			t.Errorf("%v, %q: %+v, %v", c.reset, c.date, got, err)
+		}
+	}
 }
 
 // TestBootTargets holds which name a device has, by what is offered and whose the controller is.

@@ -2,6 +2,8 @@
 // the ways of a Personality, with faults by Rule.
 package bmcsim
 
+import "time"
+
 // Board is the machine behind a controller. It is safe for concurrent use.
 type Board interface {
 	// Facts never change.
@@ -59,8 +61,9 @@ type Disk struct {
 // State is what changes about a machine. It is comparable: a document is made anew only when it differs.
 type State struct {
 	On      bool
-	Posting bool // the firmware is at its self-test
-	Boots   int  // how often it was started
+	Posting bool      // the firmware is at its self-test
+	Boots   int       // how often it was started
+	Started time.Time // the last time; zero: never
 	Boot    Boot
 	Media   [MediaSlots]Media
 }

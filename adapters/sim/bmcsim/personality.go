@@ -55,6 +55,7 @@ type personality struct {
 	alreadyCode             int  // status when power is as asked for already; 0: as if it had been done
 	alreadyOn, alreadyOff   string
 	resetTask               bool // a reset answers 202 with a task
+	undated                 bool // nobody is told when the machine was started
 	targets, modes          []string
 	settings                string // id of the settings object, the only place that takes Boot
 	fullBoot                bool   // what a PATCH of Boot leaves out is reset
@@ -121,7 +122,7 @@ var personalities = []personality{
 		bootModes: &bootModes{"BootMode", "Uefi", "Bios"},
 	},
 	{
-		name: HPE, vendor: "HPE", oem: "Hpe", product: "ProLiant DL360 Gen10", manufacturer: "HPE", model: "ProLiant DL360 Gen10",
+		name: HPE, undated: true, vendor: "HPE", oem: "Hpe", product: "ProLiant DL360 Gen10", manufacturer: "HPE", model: "ProLiant DL360 Gen10",
 		manager: "iLO 5", firmware: "iLO 5 v2.72", bios: "U32 v2.68", registry: "iLO.2.14", systemID: "1", managerID: "1",
 		chassisID: "1", slash: true, loose: true, tag: etagWeak, health: "Critical",
 		resets:      []ResetType{On, ForceOff, GracefulShutdown, ForceRestart, Nmi, PushPowerButton, GracefulRestart},
@@ -133,7 +134,7 @@ var personalities = []personality{
 		bootModes: &bootModes{"BootMode", "Uefi", "LegacyBios"},
 	},
 	{
-		name: Supermicro, oem: "Supermicro", manufacturer: "Supermicro", model: "SYS-120U-TNR", manager: "ASPEED",
+		name: Supermicro, undated: true, oem: "Supermicro", manufacturer: "Supermicro", model: "SYS-120U-TNR", manager: "ASPEED",
 		firmware: "01.02.31", bios: "1.4b", registry: "SMC.1.0", systemID: "1", managerID: "1", chassisID: "1", loose: true,
 		tag: etagStrong, health: "OK",
 		resets:     []ResetType{On, ForceOff, GracefulShutdown, GracefulRestart, ForceRestart, Nmi, ForceOn, PowerCycle},

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // overrides are the values of BootSourceOverrideEnabled.
@@ -42,6 +43,9 @@ func (s *Service) systemDoc(state State) doc {
 		"Processors":       s.link(s.base + "/Processors"), "Memory": s.link(s.base + "/Memory"), "Storage": s.lowerLink(s.base + "/Storage"),
 		"Links":   doc{"ManagedBy": s.links(s.mgr), "Chassis": s.links(s.chas)},
 		"Actions": doc{"#ComputerSystem.Reset": s.resetAction()},
+	}
+	if !p.undated && !state.Started.IsZero() {
+		d["LastResetTime"] = state.Started.UTC().Format(time.RFC3339)
 	}
 	if p.ethernet {
 		d["EthernetInterfaces"] = s.link(s.base + "/EthernetInterfaces")

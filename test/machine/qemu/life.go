@@ -40,6 +40,7 @@ func (m *Machine) powerOn() error {
 	}
 	m.life, m.state.On = l, true
 	m.state.Boots++
+	m.state.Started = time.Now()
 	m.say("on, boots from " + bootFrom(override))
 	go m.watch(l)
 	return nil
