@@ -16,9 +16,14 @@ type Transfers struct {
 	each  int
 	slots chan struct{}
 
-	mu sync.Mutex
-	of map[string]int
+	mu      sync.Mutex
+	of      map[string]int
+	waiting int
 }
+
+// inLine is how many may wait for each transfer that may run. Each costs memory and a socket, and the address that it comes from
+// proves nothing where it is asked for by UDP.
+const inLine = 16
 
 // NewTransfers allows total transfers at once, and each for one machine. Who finds all of them taken waits for its turn.
 func NewTransfers(total, each int, wait time.Duration) *Transfers {
@@ -30,11 +35,23 @@ func (t *Transfers) Enter(ctx context.Context, machine string) (func(), error) {
 	if !t.count(machine) {
 		return nil, fault.New(fault.RateLimited, "the machine has %d transfers already", t.each)
 	}
+	leave := sync.OnceFunc(func() { <-t.slots; t.uncount(machine) })
+	select {
+	case t.slots <- struct{}{}:
+		return leave, nil
+	default:
+	}
+	if !t.lineUp() {
+		t.uncount(machine)
+		return nil, fault.New(fault.RateLimited, "%d transfers run already, and %d wait", cap(t.slots), inLine*cap(t.slots)).
+			WithRemedy("ask again in a moment")
+	}
+	defer t.stepOut()
 	timer := time.NewTimer(t.wait)
 	defer timer.Stop()
 	select {
 	case t.slots <- struct{}{}:
-		return sync.OnceFunc(func() { <-t.slots; t.uncount(machine) }), nil
+		return leave, nil
 	case <-ctx.Done():
 		t.uncount(machine)
 		return nil, fault.Wrap(ctx.Err(), fault.Unavailable, "the machine's turn has not come while it waited")
@@ -60,6 +77,23 @@ func (t *Transfers) uncount(machine string) {
 	if t.of[machine]--; t.of[machine] <= 0 {
 		delete(t.of, machine)
 	}
+}
+
+// lineUp tells whether there is still room to wait.
+func (t *Transfers) lineUp() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting >= inLine*cap(t.slots) {
+		return false
+	}
+	t.waiting++
+	return true
+}
+
+func (t *Transfers) stepOut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting--
 }
 
 // Rate bounds bytes a second over everything that passes it. Nil bounds nothing. Safe for concurrent use.

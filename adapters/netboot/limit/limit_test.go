@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +52,41 @@ func TestTransfersWaitForTheirTurn(t *testing.T) {
 		second()
 		third()
 		enter("a")()
+	})
+}
+
+// Whoever asks by UDP may say that he is anybody: what waits must not grow by that.
+func TestTheLineIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const line = 32
+		transfers := limit.NewTransfers(2, 1, time.Minute)
+		var all sync.WaitGroup
+		refused, served := atomic.Int32{}, atomic.Int32{}
+		for i := range 100 {
+			all.Go(func() {
+				leave, err := transfers.Enter(t.Context(), strconv.Itoa(i))
+				if err != nil {
+					refused.Add(1)
+					return
+				}
+				time.Sleep(time.Second)
+				served.Add(1)
+				leave()
+			})
+		}
+		synctest.Wait()
+		if n := refused.Load(); n != 100-line-2 {
+			t.Errorf("%d were sent away at once", n)
+		}
+		all.Wait()
+		if n := served.Load(); n != line+2 {
+			t.Errorf("%d were served", n)
+		}
+		leave, err := transfers.Enter(t.Context(), "the first again")
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
 	})
 }
 
