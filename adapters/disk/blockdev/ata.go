@@ -271,8 +271,8 @@ func resumeSanitizeATA(ctx context.Context, to ATATransport, identity []byte, re
 		if errors.Is(err, ErrATAAborted) && state.LBA&0xff == sanitizeFailed && read() != nil {
 			return sanitizeATA(ctx, to, how, key, again, func(float64, string) {})
 		}
-		if err != nil || state.Count&sanitizeRunning == 0 {
-			return nil //nolint:nilerr // as above
+		if running := err == nil && state.Count&sanitizeRunning != 0; !running {
+			return nil
 		}
 		if err := wait(ctx, again); err != nil {
 			return err
