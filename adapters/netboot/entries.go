@@ -99,13 +99,13 @@ func (e *Entries) Set(entry Entry) error {
 	entry.MACs = macs
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	h := &held{Entry: entry, ref: refOf(entry)}
+	if _, over := e.spent[h.ref]; over {
+		return nil // set once more: its token was fetched meanwhile, and what was set since counts
+	}
 	e.drop(e.byNode[entry.NodeID])
 	for _, mac := range macs {
 		e.drop(e.byMAC[mac])
-	}
-	h := &held{Entry: entry, ref: refOf(entry)}
-	if _, over := e.spent[h.ref]; over {
-		return e.save() // set once more: its token was fetched meanwhile
 	}
 	e.add(h)
 	if err := e.save(); err != nil {

@@ -71,6 +71,32 @@ func script(t *testing.T, url, mac string) netboot.Boot {
 	return b
 }
 
+// An order that is given again, late, tells of an entry that is over. The one that was set since counts.
+func TestAnEntryThatIsOverTakesNoneAway(t *testing.T) {
+	entries, c, url := setup(t)
+	first, second := entry(c), entry(c)
+	second.Token = "another"
+	set := func(e netboot.Entry) {
+		t.Helper()
+		if err := entries.Set(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(first)
+	if token, err := entries.TakeToken(script(t, url, mac).Ref, []string{mac}); err != nil || token != first.Token {
+		t.Fatal(token, err)
+	}
+	set(second)
+	set(first)
+	if token, err := entries.TakeToken(script(t, url, mac).Ref, []string{mac}); err != nil || token != second.Token {
+		t.Errorf("the machine gets %q, %v", token, err)
+	}
+	set(second)
+	if !script(t, url, mac).Exit {
+		t.Error("it boots by an entry whose token was fetched")
+	}
+}
+
 func TestAMachineWithAnEntryBoots(t *testing.T) {
 	entries, c, url := setup(t)
 	if err := entries.Set(entry(c)); err != nil {
