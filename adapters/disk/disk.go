@@ -23,6 +23,7 @@ type Info struct {
 	Remote     bool   // on a network, such as iSCSI or Fibre Channel: others may use it; reported, never wiped
 	Transport  string // nvme, sata, sas, usb, virtio
 	ATA        bool   // it takes ATA commands, be it behind a controller for SAS
+	BlockBytes int64  // of its sectors, as a partition table counts them; zero: not known
 }
 
 // Progress is told how much of a long piece of work is done, from 0 to 100.

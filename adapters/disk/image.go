@@ -183,7 +183,7 @@ func (w *writing) put(ctx context.Context, p []byte, at int64) error {
 	}
 	if at == 0 {
 		w.first = append([]byte(nil), p...)
-		return nil
+		return w.tableFits()
 	}
 	return w.place(p, at)
 }
@@ -221,6 +221,9 @@ func (w *writing) room() int64 {
 func (w *writing) finish(ctx context.Context, written int64) error {
 	if written == 0 {
 		return fault.New(fault.DriverError, "the image is empty")
+	}
+	if err := w.tableFits(); err != nil {
+		return err
 	}
 	if w.image.Config != nil {
 		if err := w.writeConfig(ctx); err != nil {

@@ -484,6 +484,60 @@ func TestTheConfigDriveHasAPartition(t *testing.T) {
 	}
 }
 
+// native is an image for disks with sectors of 4 KiB, as far as its table tells.
+func native() []byte {
+	raw := gptImage(16*mib, linuxData)
+	copy(raw[4096:], raw[512:1024])
+	clear(raw[512:1024])
+	return raw
+}
+
+// A table counts in sectors. On a disk whose sectors have another size it is where nobody looks.
+func TestATableForOtherSectors(t *testing.T) {
+	packed := qcow2File(gptImage(16*mib, linuxData), false)
+	for name, c := range map[string]struct {
+		format string
+		served []byte
+		block  int64
+		fits   bool
+	}{
+		"512 on 512":         {"raw", gptImage(16*mib, linuxData), 512, true},
+		"512 on 4096":        {"raw", gptImage(16*mib, linuxData), 4096, false},
+		"512 on 4096, qcow2": {"qcow2", packed, 4096, false},
+		"512 on 512, qcow2":  {"qcow2", packed, 512, true},
+		"4096 on 512":        {"raw", native(), 512, false},
+		"4096 on 4096":       {"raw", native(), 4096, true},
+		"512 on who knows":   {"raw", gptImage(16*mib, linuxData), 0, true},
+		"no table":           {"raw", content(), 4096, true},
+	} {
+		info := newDisk(64*mib, disk.Means{}).Info()
+		info.BlockBytes = c.block
+		d := disk.NewMemory(info, disk.Means{})
+		_, err := disk.WriteImage(t.Context(), d, bytes.NewReader(c.served), imageOf(c.format, c.served), quiet)
+		if (err == nil) != c.fits || err != nil && (!strings.Contains(err.Error(), "sectors of") || bootable(t, d)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The config drive's partition is not put into the table with which a GPT has its disk look full.
+func TestAProtectiveTableStaysAsItIs(t *testing.T) {
+	raw := native()
+	info := newDisk(64*mib, disk.Means{}).Info()
+	info.BlockBytes = 4096
+	d, image := disk.NewMemory(info, disk.Means{}), imageOf("raw", raw)
+	image.Config = &disk.Config{UserData: []byte("x")}
+	if _, err := disk.WriteImage(t.Context(), d, bytes.NewReader(raw), image, quiet); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(read(t, d, 0, 512), raw[:512]) {
+		t.Error("it was changed")
+	}
+	if files, err := disk.ReadConfigDrive(d); err != nil || string(files["user-data"]) != "x" {
+		t.Errorf("the drive holds %v, %v", files, err)
+	}
+}
+
 func TestNoConfigDrive(t *testing.T) {
 	for _, size := range []int64{1000, 64 * mib} {
 		if files, err := disk.ReadConfigDrive(newDisk(size, disk.Means{})); fault.CodeOf(err) != fault.NotFound {

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"slices"
+
+	"github.com/better-compute/metal/domain/fault"
 )
 
 // gptTail is what the backup of a GPT needs at the end of a disk: 128 entries and the header.
@@ -24,6 +26,20 @@ func withPartition(first []byte, size int64, at span) (changed, tail []byte) {
 		return withGPT(slices.Clone(first), size, at)
 	}
 	return withMBR(slices.Clone(first), at), nil
+}
+
+// tableFits refuses an image whose GPT counts in sectors of another size than the disk's: no firmware finds it there.
+func (w *writing) tableFits() error {
+	block := w.device.Info().BlockBytes
+	has := func(at int64) bool { return int64(len(w.first)) >= at+8 && string(w.first[at:at+8]) == "EFI PART" }
+	for _, other := range []int64{sector, 4096} {
+		if block > 0 && other != block && has(other) && !has(block) {
+			return fault.New(fault.DriverError, "the image's partition table is for sectors of %d bytes, and those of %s have %d", other,
+				w.device.Info().Path, block).
+				WithRemedy("have the deployment's hints choose another disk, or use an image that was made for such a disk")
+		}
+	}
+	return nil
 }
 
 // withGPT changes first, which is a copy.
@@ -98,12 +114,13 @@ func withMBR(first []byte, at span) []byte {
 	return nil
 }
 
-// plausibleMBR tells a table from the boot sector of a filesystem, which ends with the same two bytes.
+// plausibleMBR tells a table from the boot sector of a filesystem, which ends with the same two bytes, and from the one with which a GPT
+// has its disk look full.
 func plausibleMBR(first []byte) bool {
 	used := 0
 	for i := range 4 {
 		entry := first[446+16*i:][:16]
-		if entry[0]&0x7f != 0 {
+		if entry[0]&0x7f != 0 || entry[4] == 0xee {
 			return false
 		}
 		if entry[4] != 0 {

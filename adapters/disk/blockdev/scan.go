@@ -55,7 +55,8 @@ func (s sysfs) info(name, at string) disk.Info {
 		Remote:     remote,
 		Transport:  transport,
 		// Controllers for SAS show a SATA disk as one whose vendor has this name.
-		ATA: transport == "sata" || !remote && transport != "usb" && s.text(at+"/device/vendor") == "ATA",
+		ATA:        transport == "sata" || !remote && transport != "usb" && s.text(at+"/device/vendor") == "ATA",
+		BlockBytes: s.number(at + "/queue/logical_block_size"),
 	}
 }
 
