@@ -37,6 +37,9 @@ func hardware(n contract.Node) []line {
 		out = append(out, line{"DISK", listed(d.Path, d.Model, prefixed("serial ", d.Serial), prefixed("wwn ", d.WWN), size(d.Bytes),
 			d.Transport, rotational(d.Rotational))})
 	}
+	for _, place := range h.Driverless {
+		out = append(out, line{"DISK", "not seen: the controller at " + place + " has no driver"})
+	}
 	for _, p := range h.NICs {
 		out = append(out, line{"NIC", listed(p.Name, p.MAC, p.Driver, link(p), neighbor(p.LLDP))})
 	}

@@ -27,6 +27,7 @@ func TestTheHardwareOfANode(t *testing.T) {
 				{Path: "/dev/sda", Model: "Slow", Serial: "S1", WWN: "naa.5", Bytes: 3 << 40, Transport: "sas", Rotational: &on},
 				{Path: "/dev/sdb", Rotational: &off},
 			},
+			Driverless: []string{"0000:04:00.0"},
 			NICs: []node.NIC{
 				{MAC: "02:00:00:00:00:0a", Name: "eth0", Driver: "ice", Link: node.LinkUp, SpeedMbps: 25_000,
 					LLDP: &node.LLDPNeighbor{ChassisID: "c", SystemName: "leaf-1\tof rack 2", PortID: "Ethernet7"}},
@@ -47,6 +48,7 @@ FIRMWARE Acme 1.2, 04/01/2026, UEFI, secure boot on
 TPM of unknown version
 DISK /dev/sda, Slow, serial S1, wwn naa.5, 3 TiB, sas, rotational
 DISK /dev/sdb, not rotational
+DISK not seen: the controller at 0000:04:00.0 has no driver
 NIC eth0, 02:00:00:00:00:0a, ice, link up 25000 Mb/s, at leaf-1 of rack 2 port Ethernet7
 NIC 02:00:00:00:00:0b, link down, at c port p
 DEVICE 0000:01:00.0, gpu, 10de:2330
