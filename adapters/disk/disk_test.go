@@ -319,6 +319,26 @@ func TestWipeAccountsForEveryDevice(t *testing.T) {
 	}
 }
 
+// worn is a worn disk: it takes all that is written and keeps none of it, and says that it erased itself.
+type worn struct{ *disk.Memory }
+
+func (worn) WriteAt(p []byte, _ int64) (int, error)           { return len(p), nil }
+func (worn) WriteZeroes(context.Context, int64, int64) error  { return nil }
+func (worn) SecureErase(context.Context, disk.Progress) error { return nil }
+func (worn) CryptoErase(context.Context, disk.Progress) error { return nil }
+
+// Its data are where no superblock is: nothing but the canaries tells that it was not erased.
+func TestADiskThatKeepsNothingIsNotErased(t *testing.T) {
+	for _, method := range []node.WipeMethod{node.WipeSecureErase, node.WipeCryptoErase} {
+		d := newDisk(64*mib, disk.Means{})
+		write(t, d, 20*mib, garbage(mib, 3))
+		got, err := disk.Wipe(t.Context(), []disk.Device{worn{d}}, disk.Wiping{Method: method, Seed: 1}, quiet)
+		if err != nil || got[0].ReadBack || !strings.Contains(got[0].Reason, "does not keep it") {
+			t.Errorf("%s: %+v, %v", method, got, err)
+		}
+	}
+}
+
 // gfs2 is what GFS2 is recognised by.
 var gfs2 = []byte{1, 0x16, 0x19, 0x70, 0, 0, 0, 1}
 

@@ -56,6 +56,7 @@ func (w *wiping) putBack(ctx context.Context, before map[span][]byte) error {
 	return w.sync(ctx)
 }
 
+// plant has the canaries on the medium, and sees that they are: a disk that has never kept one proves nothing by not having it.
 func (w *wiping) plant(ctx context.Context) error {
 	for _, at := range w.sampled {
 		if err := ctx.Err(); err != nil {
@@ -65,18 +66,26 @@ func (w *wiping) plant(ctx context.Context) error {
 			return fmt.Errorf("write at %d: %w", at.offset, err)
 		}
 	}
-	return w.sync(ctx)
+	if err := w.sync(ctx); err != nil {
+		return err
+	}
+	return w.canaries(ctx, true, "the disk takes what is written, and does not keep it")
 }
 
 // canariesGone fails where the device still holds anything that was planted: it did not erase.
 func (w *wiping) canariesGone(ctx context.Context) error {
+	return w.canaries(ctx, false, "the disk says that it erased itself, and still holds what was written before")
+}
+
+// canaries fails where one is not there, or is there all the same.
+func (w *wiping) canaries(ctx context.Context, there bool, wrong string) error {
 	for _, at := range w.sampled {
 		found, err := w.read(ctx, at)
 		if err != nil {
 			return err
 		}
-		if bytes.Equal(found, w.canary(at)) {
-			return fmt.Errorf("the disk says that it erased itself, and still holds what was written before, at %d", at.offset)
+		if bytes.Equal(found, w.canary(at)) != there {
+			return fmt.Errorf("%s, at %d", wrong, at.offset)
 		}
 	}
 	return nil
