@@ -89,27 +89,38 @@ func (c *Context) isWhole(found node.Hardware) error {
 	if c.isInUse() {
 		return nil
 	}
-	if err := c.seesDisks(found); err != nil {
-		return err
+	lost, unseen := c.lost(found), c.unseen(found)
+	if c.knows(lost) && (unseen == "" || c.answered(unseen)) {
+		return nil
 	}
+	// What was answered is told again: the next answer takes this one's place.
+	var what []string
+	if len(lost) > 0 {
+		what = append(what, "of the last inventory "+missedOf(lost))
+	}
+	remedy := "put the disk back and retry; where it was taken out on purpose, recover or retire the node: it goes on without the disk"
+	if unseen != "" {
+		told := len(c.Node.Hardware.OutOfBand.Disks)
+		what = append(what, fmt.Sprintf("%s; it sees %d, and the BMC tells of %d", unseen, len(found.Disks), told))
+		remedy = "build the ramdisk with the drivers of all controllers of disks, and retry; where none of the machine's disks is missing, " +
+			"recover the node: it goes on with those that are seen"
+	}
+	return fault.New(fault.UnverifiedWipe, "%s", strings.Join(what, "; ")).WithDetail("missing", lost).WithDetail("seen", found.Disks).
+		WithRemedy(remedy)
+}
+
+// lost are the disks of the last inventory that are not in this one, where data may be on them.
+func (c *Context) lost(found node.Hardware) []node.Disk {
 	if c.Node.Hardware.InBand == nil || !c.hasData() {
 		return nil
 	}
-	lost := missingOf(c.Node.Hardware.InBand.Disks, found.Disks)
-	names := namesOf(lost)
+	return missingOf(c.Node.Hardware.InBand.Disks, found.Disks)
+}
+
+// knows tells whether an operator knew of disks that are lost when he chose to go on.
+func (c *Context) knows(lost []node.Disk) bool {
 	isNew := func(name string) bool { return !c.answered(missed(name)) }
-	if !slices.ContainsFunc(names, isNew) || c.answered(missedAll(lost)) {
-		return nil
-	}
-	what := missed(names[0]) // those too that were answered: the next answer takes this one's place
-	for _, name := range names[1:] {
-		what += ", " + missed(name)
-	}
-	if len(names) > mostNamed {
-		what = missedAll(lost) + ", such as " + strings.Join(names[:mostNamed], ", ")
-	}
-	return fault.New(fault.UnverifiedWipe, "of the last inventory %s", what).WithDetail("disks", lost).
-		WithRemedy("put the disk back and retry; where it was taken out on purpose, recover or retire the node: it goes on without the disk")
+	return c.answered(missedAll(lost)) || !slices.ContainsFunc(namesOf(lost), isNew)
 }
 
 // mostNamed is how many disks are named one by one: what an operator was told is known again by a text that is cut somewhere.
@@ -123,6 +134,17 @@ func namesOf(disks []node.Disk) (out []string) {
 	return out
 }
 
+func missedOf(lost []node.Disk) string {
+	names := namesOf(lost)
+	if len(names) > mostNamed {
+		return missedAll(lost) + ", such as " + strings.Join(names[:mostNamed], ", ")
+	}
+	for i, name := range names {
+		names[i] = missed(name)
+	}
+	return strings.Join(names, ", ")
+}
+
 func missed(name string) string { return "disk " + name + " is not in the machine any more" }
 
 // missedAll stands for all of them, whole shelves too: for these and no others.
@@ -131,30 +153,23 @@ func missedAll(lost []node.Disk) string {
 	return fmt.Sprintf("%d disks (%x) are not in the machine any more", len(lost), sum[:8])
 }
 
-// seesDisks refuses an inventory that lacks what the BMC tells of for want of a driver: what nobody sees nobody wipes. How many disks a
+// unseen tells of an inventory that lacks what the BMC tells of for want of a driver: what nobody sees nobody wipes. How many disks a
 // BMC tells of proves nothing by itself, for it sees those behind a RAID controller one by one. What was recorded before was answered
 // for, and is not asked about again.
-func (c *Context) seesDisks(found node.Hardware) error {
+func (c *Context) unseen(found node.Hardware) string {
 	outside, before := c.Node.Hardware.OutOfBand, c.Node.Hardware.InBand
 	if before == nil {
 		before = &node.Hardware{Disks: []node.Disk{{}}}
 	}
-	why := ""
 	switch {
 	case outside == nil || len(outside.Disks) <= len(found.Disks):
-		return nil
+		return ""
 	case len(found.Driverless) > 0 && !slices.Equal(found.Driverless, before.Driverless):
-		why = "the ramdisk has no driver for the controllers of disks at " + strings.Join(found.Driverless, ", ")
+		return "the ramdisk has no driver for the controllers of disks at " + strings.Join(found.Driverless, ", ")
 	case len(found.Disks) == 0 && len(before.Disks) > 0:
-		why = "the ramdisk sees no disk"
+		return "the ramdisk sees no disk"
 	}
-	if why == "" || c.answered(why) {
-		return nil
-	}
-	return fault.New(fault.UnverifiedWipe, "%s; it sees %d, and the BMC tells of %d", why, len(found.Disks), len(outside.Disks)).
-		WithDetail("disks", outside.Disks).
-		WithRemedy("build the ramdisk with the drivers of all controllers of disks, and retry; where none of the machine's disks is " +
-			"missing, recover the node: it goes on with those that are seen")
+	return ""
 }
 
 // hasData tells whether somebody's data may be on the disks that the last inventory has, and is about to go. After an undeploy

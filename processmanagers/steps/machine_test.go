@@ -332,6 +332,20 @@ func TestDisksThatDropOutOneByOne(t *testing.T) {
 	wants(t, "both are answered", err, "", "")
 }
 
+// All disks may be taken out at once: one answer is to everything that the inventory lacks.
+func TestOneAnswerIsToEverything(t *testing.T) {
+	for _, found := range []string{`{}`, `{"disks":[{"wwn":"1"}],"driverless":["0000:01:00.0"]}`} {
+		w := newWorld(t)
+		w.node.Provision, w.node.Hardware = node.Releasing, node.Inventories{InBand: twoDisks, OutOfBand: twoDisks}
+		w.says(found)
+		_, err := w.run("inspect.hardware", ``)
+		wants(t, found, err, fault.UnverifiedWipe, "")
+		w.node.Answered = &node.Failure{Code: string(fault.UnverifiedWipe), Message: err.Error()}
+		_, err = w.run("inspect.hardware", ``)
+		wants(t, found+", answered", err, "", "")
+	}
+}
+
 // A shelf of a hundred disks is more than the text of a failure holds: the operator's answer is to all of them, and to no others.
 func TestAShelfThatWasTakenOut(t *testing.T) {
 	w := newWorld(t)
