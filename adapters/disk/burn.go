@@ -14,8 +14,9 @@ import (
 
 // Burn tries every local disk: patterns are written and read back, over and over until the time has passed; without a time, once.
 // Of a disk that is too large for the time a part is tried, which the result tells. What was on the disks is lost; they end zeroed
-// where they were tried. Disks are tried at the same time, and each
-// error is counted, not the end of it.
+// where they were tried. What they are recognised by elsewhere is emptied before: the wipe that follows does not find it once the
+// tables and superblocks that tell where it is were written over. Disks are tried at the same time, and each error is counted, not
+// the end of it.
 func Burn(ctx context.Context, devices []Device, with agentcommand.Burnin, seed uint64, progress Progress,
 ) ([]agentcommand.BurnedPart, error) {
 	var local []Device
@@ -47,6 +48,10 @@ func burnOne(ctx context.Context, d Device, with agentcommand.Burnin, seed uint6
 	}
 	if reason := prepare(ctx, d, with.Shared); reason != "" {
 		b.failed("%s", reason)
+		return b.part
+	}
+	if err := (&wiping{device: d, traces: tracesOf(d)}).zeroTraces(ctx); err != nil {
+		b.failed("%v", err)
 		return b.part
 	}
 	began := time.Now()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/better-compute/metal/adapters/disk"
+	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/node"
 )
 
@@ -127,6 +128,22 @@ func TestAQuickWipeEmptiesEverySuperblock(t *testing.T) {
 				t.Errorf("of %d something is at %d", len(places), still)
 			}
 		})
+	}
+}
+
+// A burn-in writes over the tables and superblocks that tell of others: the wipe after it misses none all the same.
+func TestAWipeAfterABurnInEmptiesEverySuperblock(t *testing.T) {
+	d, places := traced(t, disk.Means{})
+	parts, err := disk.Burn(t.Context(), []disk.Device{d}, agentcommand.Burnin{Bytes: 16 * mib}, 1, quiet)
+	if err != nil || parts[0].Errors != 0 {
+		t.Fatal(parts, err)
+	}
+	got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
+	if err != nil || !got[0].ReadBack {
+		t.Fatal(got, err)
+	}
+	if still := left(t, d, places); still != nil {
+		t.Errorf("of %d something is at %d", len(places), still)
 	}
 }
 
