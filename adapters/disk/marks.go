@@ -22,8 +22,15 @@ var superblocks = []span{
 	{128 << 20, 1 << 20}, // ext, first backup with blocks of 4 KiB
 }
 
-// marks are the ranges that a quick wipe empties and every wipe reads back, on a disk of size bytes.
-func marks(size int64) []span { return marksOf(span{0, size}, size) }
+// marks are the ranges that a quick wipe empties and every wipe reads back, on a disk of size bytes. One is where a config drive may
+// be: it begins at a whole MiB, a little before the end's range, and holds what nobody else may read.
+func marks(size int64) []span {
+	out := marksOf(span{0, size}, size)
+	if drive, ok := (span{configOffset(size), configReserve}).clip(size); ok {
+		out = append(out, drive)
+	}
+	return merged(out)
+}
 
 // marksOf are those of what begins and ends with a range of the disk.
 func marksOf(of span, size int64) (out []span) {

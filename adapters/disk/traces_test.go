@@ -131,6 +131,27 @@ func TestAQuickWipeEmptiesEverySuperblock(t *testing.T) {
 	}
 }
 
+// A config drive holds what nobody else may read. Without a table, as of an image that has none and where the power went before it was
+// written, nothing tells where the drive is.
+func TestAQuickWipeEmptiesTheConfigDrive(t *testing.T) {
+	for _, size := range []int64{64 * mib, 64*mib + 777*512, 65*mib - 512} {
+		d := newDisk(size, disk.Means{})
+		raw, secret := content(), bytes.Repeat([]byte("hunter2 "), 2*mib/8)
+		image := imageOf("raw", raw)
+		image.Config = &disk.Config{UserData: secret}
+		if _, err := disk.WriteImage(t.Context(), d, bytes.NewReader(raw), image, quiet); err != nil {
+			t.Fatal(err)
+		}
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
+		if err != nil || !got[0].ReadBack {
+			t.Fatal(got, err)
+		}
+		if rest := read(t, d, 50*mib, int(size-50*mib)); bytes.Contains(rest, []byte("hunter2")) {
+			t.Errorf("a disk of %d bytes still holds %d bytes of the user data", size, 8*bytes.Count(rest, []byte("hunter2 ")))
+		}
+	}
+}
+
 // A burn-in writes over the tables and superblocks that tell of others: the wipe after it misses none all the same.
 func TestAWipeAfterABurnInEmptiesEverySuperblock(t *testing.T) {
 	d, places := traced(t, disk.Means{})
