@@ -11,7 +11,9 @@ import (
 )
 
 // ChooseRoot finds the disk that an image of at least need bytes goes to: the smallest that matches every hint. Of several
-// of one size it is the first by path, so that the same machine gives the same answer.
+// of one size it is the first by name, so that the same machine gives the same answer also where its next boot finds its disks in
+// another order: a second try must not leave the first one's image on another disk. A serial number or WWN that several disks have
+// names none of them.
 func ChooseRoot(devices []Device, hints agentcommand.RootDisk, need int64) (Device, error) {
 	var fit []Device
 	seen := map[string]string{}
@@ -26,8 +28,14 @@ func ChooseRoot(devices []Device, hints agentcommand.RootDisk, need int64) (Devi
 		return nil, fault.New(fault.DriverError, "no disk of the machine matches the root disk hints").WithDetail("disks", seen).
 			WithRemedy("compare the hints of the deployment with the node's inventory")
 	}
+	isOther := func(d Device) bool { return d.Info().Key() != fit[0].Info().Key() }
+	if hints.Serial+hints.WWN != "" && slices.ContainsFunc(fit, isOther) {
+		return nil, fault.New(fault.DriverError, "%d disks of the machine match the root disk hints", len(fit)).WithDetail("disks", seen).
+			WithRemedy("give the deployment hints that one disk alone matches, such as its WWN")
+	}
 	return slices.MinFunc(fit, func(a, b Device) int {
-		return cmp.Or(cmp.Compare(a.Info().Bytes, b.Info().Bytes), cmp.Compare(a.Info().Path, b.Info().Path))
+		x, y := a.Info(), b.Info()
+		return cmp.Or(cmp.Compare(x.Bytes, y.Bytes), cmp.Compare(x.Key(), y.Key()), cmp.Compare(x.Path, y.Path))
 	}), nil
 }
 

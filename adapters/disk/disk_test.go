@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -511,6 +512,43 @@ type folded struct{ *disk.Memory }
 
 func (f *folded) WriteAt(p []byte, _ int64) (int, error) { return f.Memory.WriteAt(p, 0) }
 func (f *folded) ReadAt(p []byte, _ int64) (int, error)  { return f.Memory.ReadAt(p, 0) }
+
+// Each boot may find the disks in another order.
+func TestTheRootDiskIsTheSameAtEachBoot(t *testing.T) {
+	for _, paths := range [][2]string{{"/dev/nvme0n1", "/dev/nvme1n1"}, {"/dev/nvme1n1", "/dev/nvme0n1"}} {
+		var devices []disk.Device
+		for i, serial := range []string{"N1", "N2"} {
+			devices = append(devices, disk.NewMemory(disk.Info{Disk: node.Disk{Path: paths[i], Serial: serial, Model: "M", Bytes: 200}}, disk.Means{}))
+		}
+		if got, err := disk.ChooseRoot(devices, agentcommand.RootDisk{}, 1); err != nil || got.Info().Serial != "N1" {
+			t.Errorf("%v: %v, %v", paths, got, err)
+		}
+	}
+}
+
+// Some disks have one serial number: a hint that is one names none of them. Two ways to one disk are one.
+func TestASerialNumberThatSeveralDisksHave(t *testing.T) {
+	for name, c := range map[string]struct {
+		wwns  [2]string
+		hints agentcommand.RootDisk
+		want  string
+	}{
+		"two disks":            {[2]string{"1", "2"}, agentcommand.RootDisk{Serial: "S"}, ""},
+		"two disks, and a WWN": {[2]string{"1", "2"}, agentcommand.RootDisk{Serial: "S", WWN: "2"}, "2"},
+		"two disks, no hint":   {[2]string{"1", "2"}, agentcommand.RootDisk{}, "1"},
+		"two ways":             {[2]string{"1", "1"}, agentcommand.RootDisk{Serial: "S"}, "1"},
+	} {
+		var devices []disk.Device
+		for i, wwn := range c.wwns {
+			info := disk.Info{Disk: node.Disk{Path: fmt.Sprintf("/dev/sd%c", 'a'+i), Serial: "S", WWN: wwn, Bytes: 200}}
+			devices = append(devices, disk.NewMemory(info, disk.Means{}))
+		}
+		got, err := disk.ChooseRoot(devices, c.hints, 1)
+		if (c.want == "") != (err != nil) || err == nil && got.Info().WWN != c.want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
 
 func TestChooseRoot(t *testing.T) {
 	yes, no := true, false
