@@ -15,12 +15,17 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // open is another process on the database: a pool and a store of its own.
 func open(t *testing.T, dsn string, r *event.Registry) *postgres.Store {
 	t.Helper()
+	return openWith(t, dsn, r, postgres.Options{})
+}
+
+func openWith(t *testing.T, dsn string, r *event.Registry, o postgres.Options) *postgres.Store {
+	t.Helper()
 	pool, err := pg.Open(t.Context(), dsn, pg.Options{MaxConns: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	store, err := postgres.New(t.Context(), pool, r, postgres.Options{})
+	store, err := postgres.New(t.Context(), pool, r, o)
 	if err != nil {
 		t.Fatal(err)
 	}

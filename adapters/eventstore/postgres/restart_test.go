@@ -44,7 +44,7 @@ const crashes = 3
 // reader. What was acknowledged is there, once, where the writer was told; and the reader, which only follows
 // positions, has seen all of it.
 func TestServerCrashes(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	c := pgtest.Cluster(t, nil)
 	if err := c.CreateDatabase(ctx, "log"); err != nil {

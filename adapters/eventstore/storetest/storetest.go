@@ -22,7 +22,7 @@ type Opener func(t *testing.T, r *event.Registry) event.Store
 type Factory func(t *testing.T) Opener
 
 // patience bounds every case: a store that hangs fails instead of blocking the run.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // Run proves every promise of event.Store, each as a subtest on its own fresh log.
 func Run(t *testing.T, fresh Factory) {
