@@ -2,14 +2,13 @@ package esdb_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/better-compute/metal/domain/event"
 )
 
 // wait calls Changed in the background.
 func wait(t *testing.T, s event.Store, after event.Position) <-chan error {
-	woken, ctx := make(chan error, 1), expired(t, 30*time.Second)
+	woken, ctx := make(chan error, 1), expired(t, patience)
 	go func() { woken <- s.Changed(ctx, after) }()
 	return woken
 }
@@ -27,13 +26,8 @@ func TestDroppedSubscription(t *testing.T) {
 		woken := wait(t, store, last)
 		server.DropSubscriptions()
 		p := add(t, other, "thing-1", v+1, done{})
-		select {
-		case err := <-woken:
-			if err != nil {
-				t.Fatal(err)
-			}
-		case <-time.After(5 * time.Second):
-			t.Fatalf("append %d woke nobody", v)
+		if err := <-woken; err != nil {
+			t.Fatalf("append %d woke nobody: %v", v, err)
 		}
 		last = p
 	}

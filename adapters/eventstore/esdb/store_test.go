@@ -89,7 +89,7 @@ func registry(t *testing.T) *event.Registry {
 
 // brisk are options under which a test need not wait long for what goes wrong.
 func brisk() esdb.Options {
-	return esdb.Options{Patience: 5 * time.Second, CallTimeout: 2 * time.Second, Watch: 200 * time.Millisecond}
+	return esdb.Options{Patience: 8 * time.Second, CallTimeout: 3 * time.Second, Watch: 200 * time.Millisecond}
 }
 
 // start gives a server and a store on it.
@@ -98,6 +98,17 @@ func start(t *testing.T) (*esdbtest.Server, *esdb.Store) {
 	server := esdbtest.Start(t)
 	return server, open(t, server.URL(), registry(t), brisk())
 }
+
+// startPatient is start with a store that repeats what fails for ever: a call that ends has not waited for the end of that.
+func startPatient(t *testing.T) (*esdbtest.Server, *esdb.Store, esdb.Options) {
+	t.Helper()
+	server, o := esdbtest.Start(t), brisk()
+	o.Patience = time.Hour
+	return server, open(t, server.URL(), registry(t), o), o
+}
+
+// patience is how long a test waits for what should be there soon, on a busy computer.
+const patience = 2 * time.Minute
 
 func dones(n int) []event.Event {
 	events := make([]event.Event, n)
@@ -146,11 +157,11 @@ func insist(ctx context.Context, s event.Store, stream event.Stream, expect even
 // eventually waits until what holds is true.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	for !holds() {
 		select {
 		case <-deadline:
-			t.Fatalf("not in 10 s: %s", what)
+			t.Fatalf("not in %s: %s", patience, what)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -143,7 +143,7 @@ func (s *Server) Restart() {
 
 // listen waits for an address that connections of before may still hold.
 func listen(address string) (net.Listener, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)

@@ -26,7 +26,7 @@ func dial(t *testing.T, s *esdbtest.Server) (context.Context, streams.StreamsCli
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(func() {
 		cancel()
 		_ = conn.Close()
