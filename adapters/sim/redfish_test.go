@@ -34,7 +34,7 @@ func eachDriven(t *testing.T, test func(t *testing.T, d driven)) {
 		t.Run(string(name), func(t *testing.T) {
 			s, runs := site(t, sim.Config{Count: 1, Personalities: []bmcsim.Name{name}})
 			m := s.Machines()[0]
-			driver := redfish.New(redfish.Options{Poll: 5 * time.Millisecond})
+			driver := redfish.New(redfish.Options{Poll: 50 * time.Millisecond})
 			spec := m.Spec()
 			opened, err := driver.Open(t.Context(), bmc.Target{
 				Address: m.BMC(), Username: spec.Username, Password: spec.Password,

@@ -68,7 +68,7 @@ func asAny[T any](v T) any { return v }
 
 // tryAll calls everything that a fresh driver can do.
 func tryAll(rt *rapid.T, r *rig) {
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Minute)
 	defer cancel()
 	driver := redfish.New(redfish.Options{Poll: time.Millisecond})
 	defer func() {

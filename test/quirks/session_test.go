@@ -371,29 +371,22 @@ func TestBusy(t *testing.T) {
 		s := Start(t)
 		r := attach(t, s, redfish.Options{RequestTimeout: 100 * time.Millisecond})
 		r.On("GET", System, Hang)
-		begin := time.Now()
 		wantCode(t, r.do(powerOnly), fault.Unavailable, fault.Timeout)
-		if took := time.Since(begin); took > 10*time.Second {
-			t.Errorf("it took %v", took)
-		}
+		r.inTime(t)
 	})
 
 	row(t, "R13_the_caller's_deadline_bounds_all", func(t *testing.T) {
 		s := Start(t)
-		r := attach(t, s, redfish.Options{RequestTimeout: time.Minute})
+		r := attach(t, s, redfish.Options{RequestTimeout: time.Hour}) // it would wait that long
 		r.timeout = 200 * time.Millisecond
 		r.On("GET", System, Hang)
-		begin := time.Now()
 		wantCode(t, r.do(powerOnly), fault.Timeout)
-		if took := time.Since(begin); took > 10*time.Second {
-			t.Errorf("it took %v", took)
-		}
 	})
 
 	row(t, "R13_slow_is_not_dead", func(t *testing.T) {
 		s := Start(t)
-		r := attach(t, s, redfish.Options{ConnectTimeout: 1500 * time.Millisecond, RequestTimeout: 10 * time.Second})
-		r.On("PATCH", System, Slow(2*time.Second))
+		r := attach(t, s, redfish.Options{ConnectTimeout: 3 * time.Second, RequestTimeout: 30 * time.Second})
+		r.On("PATCH", System, Slow(4*time.Second))
 		_, err := r.boot(bmc.BootOverride{Device: bmc.BootNetwork})
 		must(t, err)
 	})

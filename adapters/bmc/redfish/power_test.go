@@ -107,7 +107,7 @@ func TestRestarts(t *testing.T) {
 			if c.backOn > 0 {
 				later(s, c.backOn, "On")
 			}
-			m := openWith(t, s.driver(t, Options{Poll: 10 * time.Millisecond}), s.target())
+			m := openWith(t, s.driver(t, Options{}), s.target())
 			got, err := m.SetPower(t.Context(), c.action, bmc.PowerOptions{})
 			if diff := cmp.Diff(c.want, got.Sent); diff != "" {
 				t.Errorf("sent: %s", diff)
@@ -308,7 +308,7 @@ func TestSecondDrive(t *testing.T) {
 		}
 		return false
 	}
-	m := openWith(t, s.driver(t, Options{Poll: 2 * time.Millisecond}), s.target())
+	m := openWith(t, s.driver(t, Options{}), s.target())
 	for range 2 {
 		s.requests()
 		got, err := m.InsertMedia(t.Context(), "https://images.example/a.iso")

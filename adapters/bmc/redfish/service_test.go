@@ -113,7 +113,7 @@ func newService(t *testing.T) *service {
 func (s *service) driver(t *testing.T, o Options) *Driver {
 	t.Helper()
 	if o.Poll == 0 {
-		o.Poll = 5 * time.Millisecond
+		o.Poll = 20 * time.Millisecond
 	}
 	d := New(o)
 	t.Cleanup(func() {
