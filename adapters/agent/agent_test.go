@@ -455,7 +455,7 @@ func TestWhatEndsAnAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := g.options(nil)
 			c.change(&o)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
 			defer cancel()
 			if err := Run(ctx, o); fault.CodeOf(err) != c.want || strings.Contains(err.Error(), "bad") {
 				t.Errorf("got %v", err)
@@ -528,9 +528,9 @@ func TestShutdownWaitsForWhatRuns(t *testing.T) {
 		cause error
 		told  bool
 	}{
-		"within the grace": {10 * time.Second, nil, true},
+		"within the grace": {soon, nil, true},
 		"beyond it":        {time.Millisecond, nil, false},
-		"power is lost":    {10 * time.Second, ErrGone, false},
+		"power is lost":    {soon, ErrGone, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateway(t)

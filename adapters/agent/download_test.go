@@ -268,7 +268,7 @@ func TestOddAnswersToARequestForTheRest(t *testing.T) {
 // A server that gives nothing new is given up, one that is not there too; one that says when to come again is not.
 func TestADownloadEnds(t *testing.T) {
 	p := hasty
-	p.Nothing = 200 * time.Millisecond
+	p.Nothing = 2 * time.Second
 	t.Run("breaks off at the same place", func(t *testing.T) {
 		l := newLibrary(t, pattern(mib))
 		l.answer = func(w http.ResponseWriter, r *http.Request, n int) {
@@ -282,6 +282,7 @@ func TestADownloadEnds(t *testing.T) {
 			t.Errorf("asked %d times, got %v", len(l.asked()), err)
 		}
 	})
+	p.Nothing = 200 * time.Millisecond
 	t.Run("is not there", func(t *testing.T) {
 		l := newLibrary(t, pattern(mib))
 		d := l.fetch(t, t.Context(), p)

@@ -271,10 +271,13 @@ func (g *gateway) do(change func()) {
 	g.wake()
 }
 
+// soon is how long a test waits for what should be there soon, on a busy computer.
+const soon = time.Minute
+
 // until waits for something that is looked at under the lock.
 func (g *gateway) until(what string, is func() bool) {
 	g.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(soon)
 	for {
 		g.mu.Lock()
 		ok, changed := is(), g.changed
@@ -357,7 +360,7 @@ func run(t *testing.T, o Options) (stop func(cause error) error) {
 			cancel(cause)
 			select {
 			case err = <-done:
-			case <-time.After(20 * time.Second):
+			case <-time.After(soon):
 				t.Error("the agent does not end")
 			}
 		})

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
@@ -91,9 +90,8 @@ func TestProxyLimits(t *testing.T) {
 	}))
 	defer s.Close()
 	defer close(release)
-	began := time.Now()
-	if _, err := proxy(t, loopback, agentcommand.HTTPProxy{Method: "GET", URL: s.URL + "/slow", Timeout: 0.05}); fault.CodeOf(err) != fault.Timeout ||
-		time.Since(began) > 10*time.Second {
+	// It is slow until this test is over.
+	if _, err := proxy(t, loopback, agentcommand.HTTPProxy{Method: "GET", URL: s.URL + "/slow", Timeout: 0.05}); fault.CodeOf(err) != fault.Timeout {
 		t.Errorf("slow: %v", err)
 	}
 	if _, err := proxy(t, loopback, agentcommand.HTTPProxy{Method: "GET", URL: s.URL + "/large"}); fault.CodeOf(err) != fault.DriverError {

@@ -105,7 +105,7 @@ func (w *world) start() {
 		_ = listener.Close()
 		_ = server.Close()
 		<-ended
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := g.Close(ctx); err != nil {
 			w.t.Error(err)
@@ -137,7 +137,7 @@ func (w *world) ask(kind agentcommand.KindName, role agentcommand.Role, payload 
 // settled waits until an agent command is over.
 func (w *world) settled(c id.AgentCommand) (s agentcommand.State) {
 	w.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !s.Status.Settled(); {
+	for deadline := time.Now().Add(2 * time.Minute); !s.Status.Settled(); {
 		var err error
 		s, _, err = w.AgentCommand(w.t.Context(), c)
 		check(w.t, err)
