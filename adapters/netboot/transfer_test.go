@@ -137,23 +137,30 @@ func TestAMachineThatWaitsForAnImageIsToldToComeAgain(t *testing.T) {
 // While all places are taken, further machines wait for a turn and are then told to ask again.
 func TestTransfersAreBounded(t *testing.T) {
 	transfers := limit.NewTransfers(1, 1, 10*time.Millisecond)
-	url := serveFiles(t, &netboot.Server{Files: fstest.MapFS{"vmlinuz": {Data: []byte("kernel")}}, Transfers: transfers})
+	s := &netboot.Server{
+		Entries: netboot.NewEntries(time.Now), Files: fstest.MapFS{"vmlinuz": {Data: []byte("kernel")}}, Transfers: transfers,
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	fetch := func(path string) *httptest.ResponseRecorder { // it is over when its answer is
+		answer := httptest.NewRecorder()
+		s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		return answer
+	}
 	leave, err := transfers.Enter(t.Context(), "another machine")
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.Get(url + "/files/vmlinuz")
-	if err != nil {
-		t.Fatal(err)
+	if answer := fetch("/files/vmlinuz"); answer.Code != http.StatusTooManyRequests || answer.Header().Get("Retry-After") == "" {
+		t.Errorf("%d, %v", answer.Code, answer.Header())
 	}
-	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
-		t.Errorf("%s, %v", answer.Status, answer.Header)
+	if answer := fetch("/boot/" + mac); answer.Code != http.StatusOK { // scripts are no transfers
+		t.Errorf("a script: %d", answer.Code)
 	}
-	fetch(t, url+"/boot/"+mac, http.StatusOK) // scripts are no transfers
 	leave()
 	for range 3 { // each gives its place back
-		fetch(t, url+"/files/vmlinuz", http.StatusOK)
+		if answer := fetch("/files/vmlinuz"); answer.Code != http.StatusOK {
+			t.Errorf("%d, %v", answer.Code, answer.Header())
+		}
 	}
 }
 
