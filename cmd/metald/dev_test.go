@@ -86,7 +86,7 @@ func TestDevEndsWithItsDatabase(t *testing.T) {
 			t.Errorf("exit code %d", r.code)
 		}
 		wantWords(t, r.stderr, "the private PostgreSQL ended by itself", "UNAVAILABLE", "postgres.log")
-	case <-time.After(time.Minute):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("it stays up without its database")
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -107,7 +107,7 @@ func TestDevEndsWithItsDatabase(t *testing.T) {
 // postmaster waits until the control plane is up, which makes its token last of all, and gives the server's process.
 func postmaster(t *testing.T, dir string) int {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(dir, "admin-token")); err != nil {
 			continue
 		}

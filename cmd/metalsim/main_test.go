@@ -185,7 +185,7 @@ func TestWrongUse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if code := execute(ctx, &stdout, &stderr, test.args...); code != test.code || !strings.Contains(stderr.String(), test.says) {
 				t.Errorf("%d: %s", code, &stderr)

@@ -30,7 +30,7 @@ func sse(position int) string {
 
 func positions(t *testing.T, c *Client, f Feed, count int) []uint64 {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []uint64
 	for e, err := range c.Follow(ctx, f) {
