@@ -83,6 +83,7 @@ func TestWhatAnOrderCosts(t *testing.T) {
 // An agent that boots without end does not fill the log.
 func TestFlappingAgentsAreLimited(t *testing.T) {
 	w := newWorld(t)
+	w.clock.stop()
 	g := w.gateway()
 	a, _ := w.ramdisk(g)
 	var limited int
