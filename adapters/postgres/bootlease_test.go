@@ -128,7 +128,7 @@ func TestBootServersAndHolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lease, _ := bootlease.Lease{Site: at}.Claimed(agentOf(0), "b", time.Now())
+	lease, _ := bootlease.Lease{Site: at}.Claimed(agentOf(0), "b", time.Now().Add(time.Hour)) // it does not run out
 	if got := swap(t, p, []bootlease.Lease{lease})[at].Servers; !cmp.Equal(got, []string{"http://a", "http://b"}) {
 		t.Errorf("the boot servers are %v", got)
 	}
