@@ -59,7 +59,7 @@ func (n *network) machine() *machine {
 	n.t.Helper()
 	m := &machine{network: n}
 	err := n.inside("machine", func() (err error) {
-		m.client, err = nclient4.New(link, nclient4.WithTimeout(2*time.Second), nclient4.WithRetry(5))
+		m.client, err = nclient4.New(link, nclient4.WithTimeout(2*time.Second), nclient4.WithRetry(60))
 		return err
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *machine) get(from string) []byte {
 		if err != nil {
 			return err
 		}
-		conn, err := net.DialTimeout("tcp", u.Host, 10*time.Second)
+		conn, err := net.DialTimeout("tcp", u.Host, patience)
 		if err != nil {
 			return err
 		}
@@ -207,12 +207,15 @@ func (m *machine) ask4011(arch iana.Arch, address net.IP) *dhcpv4.DHCPv4 {
 			return err
 		}
 		defer func() { _ = conn.Close() }()
-		_, err = conn.Write(ask.ToBytes())
-		if err = errors.Join(err, conn.SetReadDeadline(time.Now().Add(10*time.Second))); err != nil {
-			return err
+		for end := time.Now().Add(patience); ; { // it is asked again where it does not answer, as firmware does
+			_, err = conn.Write(ask.ToBytes())
+			if err = errors.Join(err, conn.SetReadDeadline(time.Now().Add(2*time.Second))); err != nil {
+				return err
+			}
+			if n, err = conn.Read(buffer); !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(end) {
+				return err
+			}
 		}
-		n, err = conn.Read(buffer)
-		return err
 	})
 	if err != nil {
 		m.t.Fatalf("port 4011: %v", err)
@@ -251,7 +254,7 @@ func solicit(t *testing.T) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(p.SetICMPFilter(&only), p.SetControlMessage(ipv6.FlagHopLimit, true), p.SetReadDeadline(time.Now().Add(time.Second)))
+	err = errors.Join(p.SetICMPFilter(&only), p.SetControlMessage(ipv6.FlagHopLimit, true), p.SetReadDeadline(time.Now().Add(2*time.Second)))
 	if err != nil {
 		return err
 	}
