@@ -136,7 +136,7 @@ func TestHangingServer(t *testing.T) {
 	eventually(t, "a subscription", func() bool { return server.Subscriptions() > 0 })
 	server.Hang(true)
 	var all sync.WaitGroup // of callers without a deadline, who are told after the store's patience
-	all.Go(func() { // its predecessor can't be read, so it is never sent
+	all.Go(func() {        // its predecessor can't be read, so it is never sent
 		_, err := store.Append(t.Context(), "thing-1", 1, command(), done{})
 		if !errors.Is(err, event.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("an append that was not sent: %v", err)
