@@ -50,6 +50,9 @@ func marksOf(of span, size int64) (out []span) {
 func tracesOf(d Device) (levels [][]span) {
 	size := d.Info().Bytes
 	found, tables := everyPartition(d)
+	if len(found) == 0 {
+		found = withoutTable(d)
+	}
 	var copies, begins []span
 	looked := map[int64]bool{} // where a filesystem may begin: tables tell of many partitions, and may tell of one many times
 	for _, p := range append([]partition{{length: size}}, found...) {
@@ -68,6 +71,40 @@ func tracesOf(d Device) (levels [][]span) {
 		}
 	}
 	return levels
+}
+
+// signature is what something writes where it begins, and by which it is recognised.
+type signature struct {
+	offset int
+	magic  string
+}
+
+// filesystems, and what else partitions hold. That of btrfs stands further in.
+var filesystems = []signature{
+	{1080, "\x53\xef"}, {0, "XFSB"}, {3, "NTFS"}, {3, "EXFAT"}, {54, "FAT"}, {82, "FAT32"}, // the first is ext's
+	{1024, "\x10\x20\xf5\xf2"}, {1024, "\xe2\xe1\xf5\xe0"}, {0, "hsqs"}, // F2FS, EROFS, squashfs
+	{512, "LABELONE"}, {0, "LUKS\xba\xbe"}, {4086, "SWAPSPACE2"}, // LVM, LUKS, swap
+}
+
+// untold is how far a disk without a table is looked through. An image whose writing a power cut has ended has left its partitions, and
+// its table is what would have been written last.
+const untold = 4 << 30
+
+// withoutTable finds what begins at a whole MiB, as partitions do, on a disk that nothing tells of.
+func withoutTable(d Device) (out []partition) {
+	const mib, btrfs = 1 << 20, 64<<10 + 64
+	begin := make([]byte, 4096)
+	for at := int64(mib); at+mib <= min(d.Info().Bytes, untold); at += mib {
+		clear(begin)
+		_, _ = d.ReadAt(begin, at) // what can't be read tells nothing
+		is := slices.ContainsFunc(filesystems, func(f signature) bool {
+			return string(begin[f.offset:f.offset+len(f.magic)]) == f.magic
+		})
+		if _, err := d.ReadAt(begin[:8], at+btrfs); is || err == nil && string(begin[:8]) == "_BHRfS_M" {
+			out = append(out, partition{offset: at, length: d.Info().Bytes - at})
+		}
+	}
+	return out
 }
 
 // How many groups of blocks a filesystem may have to be looked at, and how many copies are emptied of it and in all: more than

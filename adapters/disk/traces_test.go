@@ -131,6 +131,34 @@ func TestAQuickWipeEmptiesEverySuperblock(t *testing.T) {
 	}
 }
 
+// The power goes away while an image is written: its partitions are there, and the table that tells where is not.
+func TestAQuickWipeAfterAnImageThatWasCutShort(t *testing.T) {
+	const size, begin = 64 << 30, 700 * mib
+	for name, put := range map[string]func(t *testing.T, d disk.Device) []int64{
+		"ext4": func(t *testing.T, d disk.Device) []int64 { return ext(t, d, begin, 8<<30) },
+		"XFS":  func(t *testing.T, d disk.Device) []int64 { return xfs(t, d, begin, 8<<30) },
+		"btrfs": func(t *testing.T, d disk.Device) []int64 {
+			return magics(t, d, "_BHRfS_M", begin+64<<10+64, begin+64*mib+64<<10+64)
+		},
+		"LVM": func(t *testing.T, d disk.Device) []int64 { return magics(t, d, "LABELONE", begin+512) },
+	} {
+		d := newDisk(size, disk.Means{})
+		places := put(t, d)
+		got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
+		if err != nil || !got[0].ReadBack || left(t, d, places) != nil {
+			t.Errorf("%s: %+v, %v, something is at %d", name, got, err, left(t, d, places))
+		}
+	}
+}
+
+func magics(t *testing.T, d disk.Device, magic string, places ...int64) []int64 {
+	t.Helper()
+	for _, at := range places {
+		write(t, d, at, []byte(magic))
+	}
+	return places
+}
+
 // A config drive holds what nobody else may read. Without a table, as of an image that has none and where the power went before it was
 // written, nothing tells where the drive is.
 func TestAQuickWipeEmptiesTheConfigDrive(t *testing.T) {
