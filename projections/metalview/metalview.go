@@ -19,7 +19,7 @@ const Name = "metalview"
 // New is the projection.
 func New() projections.Projection {
 	return projections.Projection{
-		Name: Name, Version: 2, Pace: 50 * time.Millisecond,
+		Name: Name, Version: 3, Pace: 50 * time.Millisecond,
 		Consumes: projections.Types(node.Events), Tables: []string{"metalview_nodes"},
 		Apply: func(ctx context.Context, tx pgx.Tx, batch []event.Recorded) error {
 			f := newFold()
