@@ -325,6 +325,7 @@ func TestWorkersShareKeys(t *testing.T) {
 		tables[i] = postgres.NewWakeups(pool, newLog(t), watcher(reconcile))
 		workers, err := processmanagers.NewWorkers(tables[i], processmanagers.Options{
 			Logger: slog.New(slog.DiscardHandler), Concurrency: 4, FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond,
+			TTL: time.Minute, // however slow the computer is, no lease runs out
 		}, watcher(reconcile))
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/better-compute/metal/adapters/httpapi/client"
 	"github.com/better-compute/metal/adapters/httpapi/contract"
@@ -72,7 +71,7 @@ func enroll(t *testing.T, c *client.Client, pool, address string) contract.Node 
 // those who are asked to change the node.
 func settled(t *testing.T, c *client.Client, n contract.Node) contract.Node {
 	t.Helper()
-	must(t, lab.Poll(time.Minute, "the node to have its workflow", func() (err error) {
+	must(t, lab.Poll(lab.Patience, "the node to have its workflow", func() (err error) {
 		if n, err = c.GetNode(context.Background(), n.ID); err == nil && n.Workflow == "" {
 			err = errors.New("it has none")
 		}

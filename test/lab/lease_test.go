@@ -66,7 +66,7 @@ func TestTheHolderDiesInTheMiddleOfABoot(t *testing.T) {
 	l.checkOneBoot(node, first, second)
 
 	dead.Start()
-	l.must(Poll(time.Minute, "the one that was dead to wait", func() error {
+	l.must(Poll(Patience, "the one that was dead to wait", func() error {
 		a, err := l.Client.GetAgent(t.Context(), first)
 		if err != nil || !a.Connected || a.Boot == nil || a.Boot.Until != nil {
 			return fmt.Errorf("%+v, %w", a.Boot, err)

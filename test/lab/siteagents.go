@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/better-compute/metal/adapters/httpapi/contract"
 )
@@ -66,7 +65,7 @@ var errNobody = errors.New("nobody has the boot lease")
 // BootHolder waits until an agent of the site other than one has its boot lease.
 func (l *Lab) BootHolder(other string) (agent string) {
 	l.T.Helper()
-	l.must(Poll(time.Minute, "another agent than "+other+" to have the boot lease", func() error {
+	l.must(Poll(Patience, "another agent than "+other+" to have the boot lease", func() error {
 		at, err := l.Client.GetSite(l.T.Context(), l.Site)
 		switch {
 		case err != nil:
@@ -84,7 +83,7 @@ func (l *Lab) BootHolder(other string) (agent string) {
 func (l *Lab) BootServers(holder string) map[string]*Program {
 	l.T.Helper()
 	programs := map[string]*Program{}
-	l.must(Poll(time.Minute, "both agents to be there", func() error {
+	l.must(Poll(Patience, "both agents to be there", func() error {
 		for a, err := range l.Client.Agents(l.T.Context(), l.Site, "", "site") {
 			if err != nil || a.Boot == nil || !slices.Contains(l.boots, a.Boot.URL) || (a.Boot.Until != nil) != (a.ID == holder) {
 				return fmt.Errorf("agent %s: %+v; %s has the lease: %w", a.ID, a.Boot, holder, err)
