@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -121,13 +123,16 @@ func TestASiteAgentRunsUntilItIsStopped(t *testing.T) {
 	}
 }
 
-// free finds an address that nobody listens on.
+// free finds an address that nobody listens on, below the ports that systems give to whoever asks for any: nobody happens to take it.
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			_ = l.Close() // the port is wanted, not the listener
+			return address
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Fatal("there is no free port")
+	return ""
 }

@@ -1,7 +1,9 @@
 package plane
 
 import (
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -18,14 +20,7 @@ func TestAFailedStartGivesTheGatewaysPortBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gateway := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	gateway := freePort(t)
 	key, err := postgres.ParseMasterKey([]byte(strings.Repeat("k1", 16)))
 	if err != nil {
 		t.Fatal(err)
@@ -41,4 +36,17 @@ func TestAFailedStartGivesTheGatewaysPortBack(t *testing.T) {
 	if err := Free(t.Context(), "127.0.0.1:0", gateway); err != nil {
 		t.Errorf("the gateway's port: %v", err)
 	}
+}
+
+// freePort is an address below the ports that systems give to whoever asks for any: nobody happens to take it.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000))
+		if Free(t.Context(), "127.0.0.1:0", address) == nil {
+			return address
+		}
+	}
+	t.Fatal("there is no free port")
+	return ""
 }
