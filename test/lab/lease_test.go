@@ -52,7 +52,7 @@ func TestTheHolderDiesInTheMiddleOfABoot(t *testing.T) {
 		close(killed)
 	})
 	l = Start(t, Options{
-		Machines: 1, SiteAgents: 2, RamdiskWithin: 4 * time.Minute, SimFlags: []string{"--fetch-kernel"},
+		Machines: 1, SiteAgents: 2, RamdiskWithin: 10 * time.Minute, Patience: 10 * time.Minute, SimFlags: []string{"--fetch-kernel"},
 		PlaneFlags: []string{"--ramdisk-kernel", url + "/vmlinuz", "--ramdisk-initrd", url + "/initramfs"},
 	})
 	first := l.BootHolder("")
