@@ -8,8 +8,8 @@ import (
 	"github.com/better-compute/metal/domain/fault"
 )
 
-// finalReasons are what a controller or a machine says that stays so until somebody does something about it. A rejected
-// login is among them: controllers lock an account after a few; and a machine that lost its power or restarted: nobody is in it to try again.
+// finalReasons are what a controller or a machine says that stays so until somebody does something about it. A rejected login is among
+// them: controllers lock an account after a few; and a machine that lost its power or restarted: nobody is in it to try again.
 var finalReasons = []string{
 	"credentials-rejected", "certificate-changed", "certificate-untrusted", "machine-changed", "other-machine", "unsupported",
 	"ambiguous-system", "system-not-found", reasonOff, reasonRestarted,
