@@ -104,13 +104,14 @@ func (g *Gateway) swapLeases(ctx context.Context, next []bootlease.Lease, look [
 	const within = 3 * time.Second // what takes longer is tried again while it still helps
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	since := g.leases.moment()
 	found, err := g.Presence.SwapBootLeases(ctx, next, look)
 	if err != nil {
 		return err
 	}
 	now := g.Clock()
 	for _, s := range found {
-		if holder := g.leases.set(s, now); !id.IsZero(holder) {
+		if holder := g.leases.set(s, since, now); !id.IsZero(holder) {
 			g.queue.nudge(holder.String())
 		}
 	}

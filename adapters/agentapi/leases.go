@@ -30,6 +30,8 @@ type leases struct {
 	mu    sync.Mutex
 	sites map[id.Site]*bootSite
 	kick  chan struct{} // of capacity 1: look now
+	// doubts counts the events of the log after which a row was to be looked at anew.
+	doubts int64
 }
 
 type bootSite struct {
@@ -38,6 +40,8 @@ type bootSite struct {
 	state  bootlease.State // as the log has it
 	looked bool            // both are known
 	offers map[id.Agent]bootOffer
+	// doubted is what doubts was at the last such event: no read that began before it is believed.
+	doubted int64
 }
 
 type bootOffer struct {
@@ -149,12 +153,20 @@ func (l *leases) work(now time.Time) (next []bootlease.Lease, look, fresh []id.S
 	return next, look, fresh, untold
 }
 
-// set takes what was read of a site, and gives the agent here that may learn from it that it has the lease.
-func (l *leases) set(read bootlease.Standing, now time.Time) (holder id.Agent) {
+// moment is what set is told of a read that begins now.
+func (l *leases) moment() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.doubts
+}
+
+// set takes what was read of a site since a moment, and gives the agent here that may learn from it that it has the lease. What the log
+// has told to look at anew meanwhile was perhaps read before: it is read again.
+func (l *leases) set(read bootlease.Standing, since int64, now time.Time) (holder id.Agent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.sites[read.Site]
-	if s == nil || s.looked && read.Revision < s.Revision {
+	if s == nil || s.doubted > since || s.looked && read.Revision < s.Revision {
 		return id.Agent{}
 	}
 	switch { // a table that was lost, or restored, knows less than the log: terms go on from there
@@ -216,6 +228,8 @@ func (l *leases) follow(e event.Recorded) (holder id.Agent) {
 	}
 	s.state = bootlease.Evolve(s.state, known)
 	if !s.looked {
+		l.doubts++
+		s.doubted = l.doubts
 		l.look()
 	}
 	return s.Agent

@@ -1,11 +1,14 @@
 package agentapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/better-compute/metal/adapters/agentapi"
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/bootlease"
@@ -117,6 +120,43 @@ func TestOneAgentOfASiteServesNetworkBoot(t *testing.T) {
 		t.Errorf("close: %s", code)
 	}
 	two.serves(4)
+}
+
+// overtaken is a table of leases whose first answer arrives late.
+type overtaken struct {
+	agentapi.Presence
+	first      sync.Once
+	read, sent chan struct{}
+}
+
+func (o *overtaken) SwapBootLeases(ctx context.Context, next []bootlease.Lease, look []id.Site) ([]bootlease.Standing, error) {
+	found, err := o.Presence.SwapBootLeases(ctx, next, look)
+	o.first.Do(func() {
+		close(o.read)
+		<-o.sent
+	})
+	return found, err
+}
+
+// A gateway reads the lease, and before it has the answer hears that the lease was given back: what it then has is older than that.
+func TestWhatWasReadBeforeALeaseWasGivenBack(t *testing.T) {
+	w := newWorld(t)
+	w.clock.stop()
+	one := w.siteAgent(w.gateway())
+	one.serves(1)
+	late := &overtaken{read: make(chan struct{}), sent: make(chan struct{})}
+	g := w.gateway(func(c *agentapi.Config) { late.Presence, c.Presence = c.Presence, late })
+	two := w.siteAgent(g)
+	two.offer(time.Millisecond)
+	<-late.read
+	if code := one.call(protocol.PathClose, protocol.CloseRequest{BootID: one.boot, Reason: "shutdown"}, &struct{}{}); code != "" {
+		t.Errorf("close: %s", code)
+	}
+	machine, n := w.ramdisk(g)
+	w.ask(n, "k")
+	machine.one() // the gateway has followed the log to here
+	close(late.sent)
+	two.serves(2)
 }
 
 // The next boot of the holder goes on with its term, whatever is left of it; and a gateway that starts knows who has it.
