@@ -49,6 +49,12 @@ type eraser interface {
 	ErasedBy() string
 }
 
+// hider is a device that may hold more than anybody reaches.
+type hider interface {
+	// Hidden tells what that is, and what to do about it; empty: nothing.
+	Hidden(ctx context.Context) (string, error)
+}
+
 // resumer is a device that may be in the middle of an erase which was cut short, by a power cut for instance.
 type resumer interface {
 	// Resume brings it to where it can be read and written again.

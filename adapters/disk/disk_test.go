@@ -513,6 +513,19 @@ type folded struct{ *disk.Memory }
 func (f *folded) WriteAt(p []byte, _ int64) (int, error) { return f.Memory.WriteAt(p, 0) }
 func (f *folded) ReadAt(p []byte, _ int64) (int, error)  { return f.Memory.ReadAt(p, 0) }
 
+// A disk that holds more than anybody reaches is emptied as far as it goes, and not called empty.
+func TestADiskThatHidesSomething(t *testing.T) {
+	d := newDisk(64*mib, disk.Means{})
+	d.SetFaults(disk.Faults{Hidden: "100 sectors are set apart"})
+	if _, err := d.WriteAt([]byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
+	if err != nil || got[0].ReadBack || got[0].Reason != "100 sectors are set apart" || read(t, d, 0, 1)[0] != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // Each boot may find the disks in another order.
 func TestTheRootDiskIsTheSameAtEachBoot(t *testing.T) {
 	for _, paths := range [][2]string{{"/dev/nvme0n1", "/dev/nvme1n1"}, {"/dev/nvme1n1", "/dev/nvme0n1"}} {

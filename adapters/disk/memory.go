@@ -22,9 +22,10 @@ type Means struct {
 
 // Faults makes a Memory behave as broken disks do. A nil hook breaks nothing.
 type Faults struct {
-	Read  func(offset, length int64) error
-	Write func(offset, length int64) error
-	Erase func() error // of secure and crypto erase
+	Read   func(offset, length int64) error
+	Write  func(offset, length int64) error
+	Erase  func() error // of secure and crypto erase
+	Hidden string       // what of it nobody reaches
 	// LyingDiscard and LyingErase say that it is done, and do nothing.
 	LyingDiscard, LyingErase bool
 }
@@ -217,4 +218,11 @@ func (m *Memory) erase(ctx context.Context, can bool, progress Progress) error {
 	}
 	progress(100, "")
 	return ctx.Err()
+}
+
+// Hidden implements what devices with areas that nobody reaches do.
+func (m *Memory) Hidden(context.Context) (string, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.faults.Hidden, nil
 }

@@ -69,8 +69,24 @@ func wipeOne(ctx context.Context, d Device, as Wiping, progress Progress) node.W
 		out.Reason = err.Error()
 		return out
 	}
+	if out.Reason = hiddenOf(ctx, d); out.Reason != "" {
+		return out
+	}
 	out.ReadBack = true
 	return out
+}
+
+// hiddenOf is why a disk is not empty although all of it that can be reached is.
+func hiddenOf(ctx context.Context, d Device) string {
+	h, may := d.(hider)
+	if !may {
+		return ""
+	}
+	what, err := h.Hidden(ctx)
+	if err != nil {
+		return "what can be reached is empty; whether there is more is not known: " + err.Error()
+	}
+	return what
 }
 
 // wiping is one disk on its way.

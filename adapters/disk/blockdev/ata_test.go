@@ -21,6 +21,9 @@ import (
 type ata struct {
 	bits     uint16 // of word 128 that never change: supported, frozen, expired, enhanced
 	sanitize uint16 // word 59
+	words    map[int]uint16
+	native   uint64 // highest address
+	overlay  uint64 // highest address by the device configuration overlay; 0: that is frozen
 	password []byte
 	locked   bool
 
@@ -59,6 +62,16 @@ func (a *ata) Run(c blockdev.ATACommand, data []byte) (r blockdev.ATARegisters, 
 		return r, blockdev.ErrATAAborted
 	}
 	switch c.Command {
+	case 0x27, 0x78:
+		if a.native == 0 || (c.Command == 0x27) != (a.words[82] != 0) {
+			return r, blockdev.ErrATAAborted
+		}
+		r.LBA = a.native
+	case 0xb1:
+		if a.overlay == 0 {
+			return r, blockdev.ErrATAAborted
+		}
+		binary.LittleEndian.PutUint64(data[6:], a.overlay)
 	case 0xf1:
 		a.password = bytes.Clone(data[2:34])
 	case 0xf2, 0xf4, 0xf6:
@@ -103,6 +116,9 @@ func (a *ata) identify(data []byte) {
 	}
 	binary.LittleEndian.PutUint16(data[2*128:], bits)
 	binary.LittleEndian.PutUint16(data[2*59:], a.sanitize)
+	for at, word := range a.words {
+		binary.LittleEndian.PutUint16(data[2*at:], word)
+	}
 }
 
 // ours is the password that an erase sets.

@@ -335,6 +335,21 @@ func (d *Device) Resume(ctx context.Context) error {
 	return nil
 }
 
+// Hidden tells what of the device nobody reaches.
+func (d *Device) Hidden(context.Context) (string, error) {
+	file, _, err := d.opened()
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case d.info.Transport == "nvme":
+		return HiddenNVMe(nvmeFile{file})
+	case d.speaksATA(file):
+		return HiddenATA(sgFile{file})
+	}
+	return "", nil
+}
+
 // readable tells why nothing can be read.
 func (d *Device) readable() error {
 	_, err := d.ReadAt(make([]byte, 1), 0)

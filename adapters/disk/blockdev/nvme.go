@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/better-compute/metal/adapters/disk"
@@ -148,23 +149,30 @@ func (n *nvme) identify(what, namespace uint32) ([]byte, error) {
 // alone tells whether there is no other namespace than this one: neither of this controller, nor, where namespaces can be
 // given to controllers, of another one, which may be another machine's.
 func (n *nvme) alone() (bool, error) {
-	const management = 1 << 3
 	lists := []uint32{cnsActive}
-	if n.optional()&management != 0 {
+	if n.managesNamespaces() {
 		lists = append(lists, cnsAllocated)
 	}
-	le := binary.LittleEndian
 	for _, which := range lists {
-		list, err := n.identify(which, 0)
-		if err != nil {
+		found, err := n.list(which)
+		if err != nil || !slices.Equal(found, []uint32{n.id}) {
 			return false, err
-		}
-		if le.Uint32(list) != n.id || le.Uint32(list[4:]) != 0 {
-			return false, nil
 		}
 	}
 	return true, nil
 }
+
+// list reads a list of namespaces.
+func (n *nvme) list(which uint32) (ids []uint32, err error) {
+	data, err := n.identify(which, 0)
+	for ; err == nil && len(data) >= 4 && binary.LittleEndian.Uint32(data) != 0; data = data[4:] {
+		ids = append(ids, binary.LittleEndian.Uint32(data))
+	}
+	return ids, err
+}
+
+// managesNamespaces tells whether namespaces can be made, and given to controllers.
+func (n *nvme) managesNamespaces() bool { return n.optional()&(1<<3) != 0 }
 
 // optional are the optional commands that the controller has.
 func (n *nvme) optional() uint16 { return binary.LittleEndian.Uint16(n.controller[256:]) }

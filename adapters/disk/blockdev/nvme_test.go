@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +23,9 @@ type controller struct {
 	sanitize     uint32
 	namespaces   []uint32
 	allocated    []uint32
-	layout       byte // FLBAS
-	protection   byte // DPS
+	detached     []uint32 // of these, those that no controller has
+	layout       byte     // FLBAS
+	protection   byte     // DPS
 	formatStatus blockdev.NVMeStatus
 	states       []uint16 // of the sanitize, one for each look; the last stays
 
@@ -48,6 +50,10 @@ func (c *controller) Admin(command blockdev.AdminCommand, data []byte) error {
 	case command.Opcode == 0x06 && command.CDW10 == 0x10 && c.optional&8 != 0:
 		for i, n := range c.allocated {
 			le.PutUint32(data[4*i:], n)
+		}
+	case command.Opcode == 0x06 && command.CDW10 == 0x12 && c.optional&8 != 0:
+		if !slices.Contains(c.detached, command.Namespace) {
+			le.PutUint16(data, 1)
 		}
 	case command.Opcode == 0x02:
 		le.PutUint16(data, 0x8000)
