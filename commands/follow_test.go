@@ -45,7 +45,7 @@ func turn(ctx context.Context, s *commands.Service, n id.Node, times int) error 
 	if times%2 == 0 {
 		power = node.PowerOff
 	}
-	_, err := s.ObservePower(ctx, system(), n, power)
+	_, err := s.ObservePower(ctx, system(), n, "", power)
 	return err
 }
 

@@ -71,9 +71,10 @@ func (s *Service) LearnBMC(ctx context.Context, call Call, n id.Node, facts node
 	return s.provision(ctx, call, n, node.LearnBMC{Facts: facts})
 }
 
-// ObservePower stores a power state that was read; the same as before changes nothing.
-func (s *Service) ObservePower(ctx context.Context, call Call, n id.Node, p node.Power) (NodeOutcome, error) {
-	return s.provision(ctx, call, n, node.ObservePower{Power: p})
+// ObservePower stores a power state that was read; the same as before changes nothing. It ends the power action that was asked for
+// where that is what read it, which the key tells.
+func (s *Service) ObservePower(ctx context.Context, call Call, n id.Node, key string, p node.Power) (NodeOutcome, error) {
+	return s.provision(ctx, call, n, node.ObservePower{Power: p, Key: key})
 }
 
 // FailPower says that the power action of that key came to nothing. The message is bounded; it must hold no secret.

@@ -99,7 +99,7 @@ func (s *Service) Abandon(ctx context.Context, call Call, n id.Node, reason stri
 	return s.leave(ctx, call, n, node.Abandon{Reason: reason})
 }
 
-// Power asks for a power action. CONFLICT while a workflow is active on the node.
+// Power asks for a power action, in place of one that is not over. CONFLICT while a workflow is active on the node.
 func (s *Service) Power(ctx context.Context, call Call, n id.Node, action node.PowerAction) (NodeOutcome, error) {
 	return s.onNode(ctx, call, n, principal.NodesPower, func(_ node.State, v event.Version) (node.Command, error) {
 		key := "power:" + n.String() + ":" + event.Position(v+1).String()

@@ -77,8 +77,12 @@ type (
 	TrustBMC struct{ Fingerprint string }
 	// ChangeBMC says how the controller is reached from now on. Its address is already normalised and claimed for the node.
 	ChangeBMC struct{ BMC BMC }
-	// ObservePower stores the power state that was read.
-	ObservePower struct{ Power Power }
+	// ObservePower stores the power state that was read. Key is that of the work that read it: a power action that was asked for
+	// under another one is still to be carried out.
+	ObservePower struct {
+		Power Power
+		Key   string
+	}
 
 	// AskPower asks for a power action. Key names the agent command that carries it out, until NotAfter.
 	AskPower struct {

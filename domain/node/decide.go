@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -236,10 +237,11 @@ func decideAxis(s State, c Command) ([]Event, error) {
 	case ChangeBMC:
 		return changeBMC(s, c.BMC)
 	case ObservePower:
-		if s.Power == c.Power && s.PowerAction == "" {
+		aside := s.PowerAction != "" && s.PowerKey != c.Key
+		if s.Power == c.Power && (s.PowerAction == "" || aside) {
 			return nil, nil
 		}
-		return []Event{PowerObserved(c)}, nil
+		return []Event{PowerObserved{Power: c.Power, Aside: aside}}, nil
 	case AskPower:
 		return askPower(s, c)
 	case FailPower:
@@ -273,6 +275,9 @@ func attest(s State, c AttestWipe) ([]Event, error) {
 	return []Event{WipeAttested{c.Wipe}}, nil
 }
 
+// maxReplaced bounds the power actions that newer ones took the place of, one after the other.
+const maxReplaced = 16
+
 func askPower(s State, c AskPower) ([]Event, error) {
 	switch {
 	case !slices.Contains(PowerActions, c.Action):
@@ -283,6 +288,9 @@ func askPower(s State, c AskPower) ([]Event, error) {
 		return nil, fault.New(fault.InvalidState, "the node has no BMC to ask").WithDetail("state", string(s.Provision))
 	case s.Workflow != nil:
 		return nil, busy(s)
+	case len(s.PowerReplaced) >= maxReplaced:
+		return nil, fault.New(fault.Conflict, "%d power actions were asked for, and none of them is over", len(s.PowerReplaced)+1).
+			WithRemedy("wait for the newest, which is given up by " + s.PowerNotAfter.UTC().Format(time.RFC3339))
 	}
 	return []Event{PowerAsked(c)}, nil
 }

@@ -124,9 +124,10 @@ type PowerFailed struct {
 	Error  Failure     `json:"error"`
 }
 
-// PowerObserved says that the machine's power state changed.
+// PowerObserved says that the machine's power state changed, or that the action that was asked for is done.
 type PowerObserved struct {
 	Power Power `json:"power"`
+	Aside bool  `json:"aside,omitempty"` // other work read it: the action that was asked for is still to be carried out
 }
 
 // MaintenanceEntered says that an operator took the node from scheduling.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/better-compute/metal/domain/id"
 )
@@ -28,11 +29,17 @@ func Evolve(s State, e Event) State {
 	case ReleasedUnverified:
 		s.ReleaseUnverified = true
 	case PowerAsked:
+		if s.PowerAction != "" {
+			s.PowerReplaced = append(slices.Clip(s.PowerReplaced), s.PowerKey)
+		}
 		s.PowerAction, s.PowerKey, s.PowerNotAfter, s.PowerError = e.Action, e.Key, e.NotAfter, nil
 	case PowerObserved:
-		s.Power, s.PowerAction, s.PowerError = e.Power, "", nil
+		s.Power = e.Power
+		if !e.Aside {
+			s.PowerAction, s.PowerError, s.PowerReplaced = "", nil, nil
+		}
 	case PowerFailed:
-		s.PowerAction, s.PowerError = "", &e.Error
+		s.PowerAction, s.PowerError, s.PowerReplaced = "", &e.Error, nil
 	case MaintenanceEntered:
 		s.Maintenance = &Mark{Reason: e.Reason}
 	case MaintenanceLeft:

@@ -39,9 +39,10 @@ type State struct {
 	Power       Power       `json:"power,omitempty"`       // as last observed
 	PowerAction PowerAction `json:"powerAction,omitempty"` // as last asked for and not yet observed
 
-	PowerKey      string    `json:"powerKey,omitempty"`     // of the agent command that carries the action out
-	PowerNotAfter time.Time `json:"powerNotAfter,omitzero"` // when the action is given up
-	PowerError    *Failure  `json:"powerError,omitempty"`   // why the newest action came to nothing
+	PowerKey      string    `json:"powerKey,omitempty"`      // of the agent command that carries the action out
+	PowerNotAfter time.Time `json:"powerNotAfter,omitzero"`  // when the action is given up
+	PowerError    *Failure  `json:"powerError,omitempty"`    // why the newest action came to nothing
+	PowerReplaced []string  `json:"powerReplaced,omitempty"` // keys of actions that the present one took the place of
 
 	Workflow         *Workflow      `json:"workflow,omitempty"`        // the active one
 	LastWorkflow     id.Workflow    `json:"lastWorkflow,omitzero"`     // the newest that ended or was aborted

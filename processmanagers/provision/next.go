@@ -24,7 +24,7 @@ const (
 	Complete  Do = "complete"   // the workflow succeeded
 	Fail      Do = "fail"       // the workflow failed or was cancelled
 	Power     Do = "power"      // carry out the power action that was asked for
-	StopPower Do = "stop-power" // the machine was put to other work meanwhile
+	StopPower Do = "stop-power" // the machine was put to other work meanwhile, or given up
 )
 
 // Move is what Next says, with what doing it needs.
@@ -47,7 +47,7 @@ func Next(n node.State, w *workflow.State, agentless bool) Move {
 		return nextActive(n, w)
 	case w != nil && w.Status.Active():
 		return nextStale(w)
-	case n.PowerAction != "" && !idle(n):
+	case n.PowerAction != "" && !powerWanted(n):
 		return Move{Do: StopPower}
 	case n.PowerAction != "":
 		return Move{Do: Power}
@@ -58,6 +58,9 @@ func Next(n node.State, w *workflow.State, agentless bool) Move {
 	}
 	return Move{Do: Rest}
 }
+
+// powerWanted tells whether a power action may still be carried out: the machine is at rest, and not given up.
+func powerWanted(n node.State) bool { return idle(n) && n.Provision != node.Retired }
 
 // idle tells whether no workflow is to run: in rescue with the ramdisk up nothing is, until the operator asks to leave.
 func idle(n node.State) bool {

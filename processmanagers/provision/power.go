@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
@@ -31,6 +33,9 @@ func (p *Provision) power(ctx context.Context, n node.State) (again time.Duratio
 	}
 	c, err := p.powerContext(n, definition)
 	if err != nil {
+		return 0, false, err
+	}
+	if err := p.cancelPower(ctx, n.PowerReplaced, "a newer power action was asked for"); err != nil {
 		return 0, false, err
 	}
 	running, cancel := context.WithTimeout(ctx, left)
@@ -72,13 +77,27 @@ func (p *Provision) powerContext(n node.State, definition steps.Step) (*steps.Co
 	}, nil
 }
 
-// stopPower gives a power action up that was asked for before the machine was put to other work.
+// stopPower gives a power action up that was asked for before the machine was put to other work, or was given up itself.
 func (p *Provision) stopPower(ctx context.Context, n node.State) error {
-	_, err := p.service.CancelAgentCommand(ctx, newCall(id.Workflow{}), agentcommand.IDOf(n.PowerKey), "the machine was put to other work")
-	if err != nil && fault.CodeOf(err) != fault.NotFound {
+	why := "the machine was put to other work"
+	if n.Provision == node.Retired {
+		why = "the machine was given up"
+	}
+	if err := p.cancelPower(ctx, append(slices.Clip(n.PowerReplaced), n.PowerKey), why); err != nil {
 		return err
 	}
-	return p.powerOver(ctx, n, fault.New(fault.Conflict, "the machine was put to other work before it was done"))
+	return p.powerOver(ctx, n, fault.New(fault.Conflict, "%s before it was done", why))
+}
+
+// cancelPower takes back what was sent of power actions. Those that were never sent need nothing.
+func (p *Provision) cancelPower(ctx context.Context, keys []string, why string) error {
+	for _, key := range keys {
+		_, err := p.service.CancelAgentCommand(ctx, newCall(id.Workflow{}), agentcommand.IDOf(key), why)
+		if err != nil && fault.CodeOf(err) != fault.NotFound {
+			return err
+		}
+	}
+	return nil
 }
 
 // powerOver records why a power action came to nothing.
@@ -119,5 +138,21 @@ func (o orders) Find(ctx context.Context, key string) (agentcommand.State, error
 // Request implements steps.AgentCommands.
 func (o orders) Request(ctx context.Context, r agentcommand.Requested) (agentcommand.State, error) {
 	done, err := o.service.RequestAgentCommand(ctx, newCall(id.Workflow{}), r)
-	return done.State, err
+	if err != nil {
+		return done.State, err
+	}
+	return done.State, o.stillWanted(commands.AsOf(ctx, done.Position), r)
+}
+
+// stillWanted takes a power action back that was sent while something else was asked of the machine: what of the node is in the log
+// before the agent command is seen here, and whoever asks later finds the agent command.
+func (o orders) stillWanted(ctx context.Context, sent agentcommand.Requested) error {
+	n, _, err := o.service.Node(ctx, sent.Node)
+	if err != nil || n.PowerKey == sent.Key && n.PowerAction != "" && powerWanted(n) {
+		return err
+	}
+	if err := o.cancelPower(ctx, []string{sent.Key}, "the power action is over"); err != nil {
+		return err
+	}
+	return fault.New(fault.Conflict, "the power action is over")
 }

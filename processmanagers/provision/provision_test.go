@@ -164,6 +164,149 @@ func TestPowerGivesWayToWork(t *testing.T) {
 	}
 }
 
+// powered is a machine whose BMC answers the power actions of operators only when the test says so.
+type powered struct {
+	*enginetest.World
+	*enginetest.Machine
+	t       *testing.T
+	answers bool
+}
+
+func newPowered(t *testing.T, in node.ProvisionState) *powered {
+	p := &powered{t: t}
+	p.World, p.Machine = rig(t, in, func(o *enginetest.Options) {
+		usual := o.Answer
+		o.Answer = func(w *enginetest.World, c agentcommand.State) enginetest.Answer {
+			if id.IsZero(c.Workflow) && !p.answers {
+				return enginetest.Answer{Silent: true}
+			}
+			return usual(w, c)
+		}
+	})
+	return p
+}
+
+// ask asks for a power action, and gives the key of the agent command that carries it out.
+func (p *powered) ask(a node.PowerAction) (key string) {
+	p.t.Helper()
+	if _, err := p.Outside.Power(p.t.Context(), enginetest.Operator(), p.Node, a); err != nil {
+		p.t.Fatal(err)
+	}
+	return p.World.State().PowerKey
+}
+
+// sent runs until the agent command of a key was sent.
+func (p *powered) sent(key string) {
+	p.t.Helper()
+	is := func() bool { return p.status(key) != "" }
+	p.Run(is)
+	if !is() {
+		p.t.Fatalf("%s was not sent", key)
+	}
+}
+
+func (p *powered) status(key string) agentcommand.Status {
+	c, _, err := p.Outside.AgentCommand(p.t.Context(), agentcommand.IDOf(key))
+	if fault.CodeOf(err) == fault.NotFound {
+		return ""
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return c.Status
+}
+
+// Of two power actions the newest counts: the one before must not come late and undo it.
+func TestANewerPowerActionTakesTheOlderOneBack(t *testing.T) {
+	p := newPowered(t, node.Ready)
+	first := p.ask(node.ActionCycle)
+	p.sent(first)
+	second := p.ask(node.ActionOn)
+	p.sent(second)
+	if is := p.status(first); is != agentcommand.Cancelled {
+		t.Errorf("the older one is %s when the newer one is sent", is)
+	}
+	third := p.ask(node.ActionOff)
+	p.sent(third)
+	p.answers = true
+	p.Run(nil)
+	if a, b := p.status(second), p.status(third); a != agentcommand.Cancelled || b != agentcommand.Succeeded {
+		t.Errorf("the second is %s, the third %s", a, b)
+	}
+	if n := p.World.State(); n.Power != node.PowerOff || n.PowerAction != "" || n.PowerError != nil || len(n.PowerReplaced) > 0 {
+		t.Errorf("the node is %s, with %s (%+v) and %v", n.Power, n.PowerAction, n.PowerError, n.PowerReplaced)
+	}
+}
+
+// The cleanup of an aborted workflow switches the machine off. What the operator has asked for meanwhile is carried out then.
+func TestCleanupDoesNotAnswerAPowerAction(t *testing.T) {
+	p := newPowered(t, node.Releasing)
+	p.answers = true
+	p.Run(func() bool { s := p.Workflow().Find("inspect"); return s != nil && s.Started })
+	if _, err := p.Outside.Abort(t.Context(), enginetest.Operator(), p.Node, ""); err != nil {
+		t.Fatal(err)
+	}
+	key := p.ask(node.ActionOn)
+	p.Run(nil)
+	n := p.World.State()
+	if is := p.status(key); is != agentcommand.Succeeded {
+		t.Errorf("the power action is %q", is)
+	}
+	if n.Power != node.PowerOn || n.PowerAction != "" || n.PowerError != nil {
+		t.Errorf("the machine is seen %s, with %s (%+v)", n.Power, n.PowerAction, n.PowerError)
+	}
+}
+
+// A worker that has decided to send a power action just before the machine was put to work takes it back.
+func TestAPowerActionThatIsSentTooLateIsTakenBack(t *testing.T) {
+	p := newPowered(t, node.Ready)
+	key := p.ask(node.ActionCycle)
+	_, others := p.Process(p.Log)
+	p.Store.Before = func(int) {
+		p.Store.Before = nil
+		if _, err := p.Outside.Provide(t.Context(), enginetest.Operator(), p.Node); err != nil {
+			t.Error(err)
+		}
+		if _, err := others[0].Reconcile(t.Context(), p.Node.String()); err != nil {
+			t.Error(err)
+		}
+		if n := p.World.State(); n.PowerAction != "" || n.Workflow == nil {
+			t.Errorf("the other worker left %q, with workflow %+v", n.PowerAction, n.Workflow)
+		}
+	}
+	p.sent(key)
+	p.Run(nil)
+	if is := p.status(key); is != agentcommand.Cancelled {
+		t.Errorf("the power command is %s", is)
+	}
+	if n := p.World.State(); n.Provision != node.Ready {
+		t.Errorf("the node is %s with %+v", n.Provision, n.LastError)
+	}
+	for _, err := range p.Errors {
+		t.Errorf("a pass failed: %v", err)
+	}
+}
+
+func TestAMachineThatIsGivenUpIsNotSwitchedAnyMore(t *testing.T) {
+	p := newPowered(t, node.Enrolling)
+	p.Run(func() bool { return p.World.State().Workflow != nil })
+	if _, err := p.Outside.Abort(t.Context(), enginetest.Operator(), p.Node, ""); err != nil {
+		t.Fatal(err)
+	}
+	key := p.ask(node.ActionOn)
+	p.sent(key)
+	if _, err := p.Outside.Abandon(t.Context(), enginetest.Operator(), p.Node, "sold"); err != nil {
+		t.Fatal(err)
+	}
+	p.Run(nil)
+	if is := p.status(key); is != agentcommand.Cancelled {
+		t.Errorf("the power command is %s", is)
+	}
+	if n := p.World.State(); n.Provision != node.Retired || n.PowerAction != "" || n.PowerError == nil {
+		t.Errorf("the node is %s, with %s (%+v)", n.Provision, n.PowerAction, n.PowerError)
+	}
+}
+
 func TestAJoinedMachineIsAcceptedOnceItsAgentIsThere(t *testing.T) {
 	w, _ := rig(t, node.Joined)
 	w.Run(func() bool { return w.Now().After(enginetest.Began.Add(time.Minute)) })

@@ -86,8 +86,11 @@ func Wakes(r event.Recorded) (key string, ok bool) {
 }
 
 func wakes(m node.Moved) bool {
-	if m.To == node.Failed {
+	switch {
+	case m.To == node.Failed:
 		return m.Verb == node.VerbAbort
+	case m.Verb == node.VerbAbandon:
+		return true // a power action may be under way
 	}
 	return !rests(m) && node.AskedBy(m.Verb) != node.ProcessManager
 }

@@ -141,7 +141,8 @@ type Session struct {
 type Nodes interface {
 	RecordHardware(ctx context.Context, n id.Node, from node.Source, h node.Hardware) error
 	AttestWipe(ctx context.Context, n id.Node, w node.Wipe) error
-	ObservePower(ctx context.Context, n id.Node, p node.Power) error
+	// ObservePower keeps a power state that was read by the work of a key.
+	ObservePower(ctx context.Context, n id.Node, key string, p node.Power) error
 	// LearnBMC keeps what a driver found out about the controller. A fingerprint that contradicts the pinned one is an
 	// error: the node is held.
 	LearnBMC(ctx context.Context, n id.Node, fingerprint string, quirks json.RawMessage, system string) error

@@ -123,7 +123,7 @@ func (c *Context) observe(ctx context.Context, p node.Power) error {
 	if c.Ports.Nodes == nil {
 		return c.lacks("nodes")
 	}
-	if err := c.Ports.Nodes.ObservePower(ctx, c.Node.ID, p); err != nil {
+	if err := c.Ports.Nodes.ObservePower(ctx, c.Node.ID, c.Key, p); err != nil {
 		return err
 	}
 	c.Node.Power, c.Node.PowerAction = p, ""

@@ -423,8 +423,8 @@ func (w *world) AttestWipe(_ context.Context, _ id.Node, wipe node.Wipe) error {
 }
 
 // ObservePower implements steps.Nodes.
-func (w *world) ObservePower(_ context.Context, _ id.Node, p node.Power) error {
-	return w.decideNode(node.ObservePower{Power: p})
+func (w *world) ObservePower(_ context.Context, _ id.Node, key string, p node.Power) error {
+	return w.decideNode(node.ObservePower{Power: p, Key: key})
 }
 
 // LearnBMC implements steps.Nodes.

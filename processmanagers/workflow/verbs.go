@@ -173,8 +173,8 @@ func (s Nodes) AttestWipe(ctx context.Context, n id.Node, w node.Wipe) error {
 }
 
 // ObservePower implements steps.Nodes.
-func (s Nodes) ObservePower(ctx context.Context, n id.Node, power node.Power) error {
-	_, err := s.Service.ObservePower(ctx, systemCall(""), n, power)
+func (s Nodes) ObservePower(ctx context.Context, n id.Node, key string, power node.Power) error {
+	_, err := s.Service.ObservePower(ctx, systemCall(""), n, key, power)
 	return err
 }
 
