@@ -56,9 +56,9 @@ type runner struct {
 	stop    context.CancelCauseFunc
 
 	mu      sync.Mutex
-	skew    time.Duration // what the gateway's clock is ahead of ours
-	leaving time.Time     // until when the machine is expected to go down
-	reopen  bool          // the session was closed
+	told    serverTime
+	leaving time.Time // until when the machine is expected to go down
+	reopen  bool      // the session was closed
 }
 
 var isFingerprint = regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString
@@ -186,7 +186,7 @@ func (a *runner) attend(ctx context.Context) error {
 	}
 	pause := a.pauses()
 	for ctx.Err() == nil {
-		if a.mustReopen() {
+		if a.mustReopen() || a.clockWasSet() {
 			return nil
 		}
 		a.renewWhenDue(ctx)
@@ -240,8 +240,9 @@ func (a *runner) openSession(ctx context.Context) (answer protocol.SessionAnswer
 	a.Heard(answer.ServerTime)
 	a.mu.Lock()
 	a.reopen = false
+	a.told = serverTime{}
 	if !answer.ServerTime.IsZero() {
-		a.skew = answer.ServerTime.Sub(a.Now().Add(-half)) // by the clock as it is now
+		a.told = serverTime{at: answer.ServerTime.Add(half), heard: time.Now(), clock: a.Now().Round(0)} // the clock as it is now
 	}
 	a.mu.Unlock()
 	if answer.PollSeconds <= 0 {
@@ -252,11 +253,30 @@ func (a *runner) openSession(ctx context.Context) (answer protocol.SessionAnswer
 	return answer, nil
 }
 
-// now is the gateway's time, as well as it is known: a machine's own clock may be years off.
+// serverTime is what the gateway told of the time, and when that was.
+type serverTime struct {
+	at    time.Time
+	heard time.Time // by what no setting of a clock moves
+	clock time.Time // that the machine's own clock showed
+}
+
+// clockStep is by how much a clock differs from the time that has passed where somebody has set it.
+const clockStep = 5 * time.Second
+
+// stepped tells whether the machine's clock was set since, or the machine slept: then what time it is has to be asked again.
+func (s serverTime) stepped(clock time.Time) bool {
+	off := clock.Round(0).Sub(s.clock) - time.Since(s.heard)
+	return !s.at.IsZero() && (off > clockStep || off < -clockStep)
+}
+
+// now is the gateway's time, as well as it is known: a machine's own clock may be years off, and be set at any time.
 func (a *runner) now() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.Now().Add(a.skew)
+	if a.told.at.IsZero() {
+		return a.Now()
+	}
+	return a.told.at.Add(time.Since(a.told.heard))
 }
 
 // waitToLeave waits while the machine is about to go down.
@@ -283,6 +303,12 @@ func (a *runner) mustReopen() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.reopen
+}
+
+func (a *runner) clockWasSet() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.told.stepped(a.Now())
 }
 
 // shutDown ends what runs, within the grace, and tells the gateway that the agent is gone.

@@ -11,9 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
 	"github.com/better-compute/metal/domain/agentcommand"
 	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/domain/id"
 )
 
 const (
@@ -145,6 +148,34 @@ func TestAClockThatIsBehind(t *testing.T) {
 	run(t, o)
 	if r := g.result(g.order(quick, struct{}{})); r.Status != agentcommand.Succeeded {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// A clock that is set while the agent runs makes no order too late, and none that is too late good.
+func TestAClockThatIsSet(t *testing.T) {
+	for name, by := range map[string]time.Duration{"forward": 40 * time.Minute, "back": -40 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t)
+			invoke, ran := gives(nil, nil)
+			var off atomic.Int64
+			o := g.options(map[agentcommand.KindName]Handler{quick: invoke})
+			o.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
+			run(t, o)
+			g.result(g.order(quick, struct{}{}))
+			off.Store(int64(by))
+			if r := g.result(g.order(quick, struct{}{})); r.Status != agentcommand.Succeeded {
+				t.Errorf("in time: got %+v", r)
+			}
+			late := protocol.Order{
+				ID: id.Of[id.AgentCommand](uuid.Must(uuid.NewV7())).String(), Kind: quick, NodeID: theNode.String(), Attempt: 1,
+				NotAfter: time.Now().Add(-time.Minute), Payload: []byte("{}"),
+			}
+			g.do(func() { g.orders = append(g.orders, late) })
+			if r := g.result(late); r.Code != string(fault.Timeout) || ran.Load() != 2 {
+				t.Errorf("too late: got %+v; it ran %d times", r, ran.Load())
+			}
+			g.until("another session", func() bool { return g.count(protocol.PathSession) > 1 })
+		})
 	}
 }
 
