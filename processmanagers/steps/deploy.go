@@ -112,10 +112,13 @@ func deploy(ctx context.Context, c *Context, in Deploy) (any, error) {
 	}
 	done, err := c.AwaitCommand(ctx, Order{
 		Kind: agentcommand.ImageWrite, Role: agentcommand.RoleRamdisk,
-		Payload: agentcommand.WriteImage{
-			URL: image.URL, Digest: image.Digest, Format: image.Format, Bytes: image.Bytes,
-			Signature: image.Signature, Signer: image.Signer, Disk: in.Disk, ReadBack: in.ReadBack,
-			UserDataRef: string(data.Ref), UserData: data.Kind, Hostname: hostname(c.Node.ID),
+		Make: func() (any, error) {
+			data, err := c.freshUserData(ctx, data)
+			return agentcommand.WriteImage{
+				URL: image.URL, Digest: image.Digest, Format: image.Format, Bytes: image.Bytes,
+				Signature: image.Signature, Signer: image.Signer, Disk: in.Disk, ReadBack: in.ReadBack,
+				UserDataRef: string(data.Ref), UserData: data.Kind, Hostname: hostname(c.Node.ID),
+			}, err
 		},
 	})
 	if err != nil {

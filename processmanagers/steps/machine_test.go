@@ -3,6 +3,7 @@ package steps_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/profile"
+	"github.com/better-compute/metal/domain/workflow"
 	"github.com/better-compute/metal/processmanagers/steps"
 )
 
@@ -380,6 +382,47 @@ func (w *world) deploying() {
 	w.images["ubuntu@24.04"] = steps.Image{
 		ID: id.Of[id.Image](uuid.UUID{15: 6}), Name: "ubuntu@24.04", URL: "https://images/u.raw.zst",
 		Digest: "sha256:" + strings.Repeat("ab", 32), Format: "raw.zst", Bytes: 9, Signature: []byte{1}, Signer: "PEM",
+	}
+}
+
+// The token that is written to the disk is good when the installed OS wants to join: however long the image takes, and also where
+// an operator goes on with the workflow on another day.
+func TestTheTokenOutlivesTheDeploy(t *testing.T) {
+	w := newWorld(t)
+	w.deploying()
+	w.says(`{"disk":"wwn:1","digest":"sha256:` + strings.Repeat("ab", 32) + `","bytes":100}`)
+	_, err := w.run("image.resolve", ``)
+	wants(t, "resolve", err, "", "")
+	w.begin("userdata.render", ``, 0)
+	w.begin("deploy.deploy", ``, 0)
+	render, write := &w.flow.Steps[1], &w.flow.Steps[2]
+	write.State, write.Retries = workflow.StepPending, 1
+	result, err := w.passOf(1)
+	wants(t, "render", err, "", "")
+	if ttl := w.minted[0].TTL; ttl < 6*time.Hour || ttl > 7*time.Hour {
+		t.Errorf("a token for a deploy that may take four hours is good for %v", ttl)
+	}
+	render.State, render.Result = workflow.StepSucceeded, raw(result)
+	for name, test := range map[string]struct {
+		after  time.Duration
+		minted int
+	}{"at once": {time.Minute, 1}, "by another attempt": {2*time.Hour + time.Minute, 1}, "on another day": {20 * time.Hour, 2}} {
+		t.Run(name, func(t *testing.T) {
+			w := *w
+			w.t, w.keys, w.commands, w.minted = t, nil, map[string]*agentcommand.State{}, slices.Clone(w.minted)
+			w.flow.Steps = slices.Clone(w.flow.Steps)
+			w.now = w.now.Add(test.after)
+			at := w.current()
+			at.State, at.StartedAt, at.Deadline = workflow.StepRunning, w.now, w.now.Add(at.Timeout)
+			_, err := w.finish()
+			wants(t, "deploy", err, "", "")
+			var ask agentcommand.WriteImage
+			w.payload(0, &ask)
+			document, newest := w.secrets[ask.UserDataRef], fmt.Sprintf("%s-%d", theToken, test.minted)
+			if len(w.minted) != test.minted || !strings.Contains(document, newest) {
+				t.Errorf("%d tokens were minted; the document is %s", len(w.minted), document)
+			}
+		})
 	}
 }
 

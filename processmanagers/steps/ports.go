@@ -30,7 +30,7 @@ type Config struct {
 	Kernel     string // of the ramdisk: a URL, or a name among the boot files of the site's agent
 	Initrd     string
 	KernelArgs []string
-	TokenTTL   time.Duration // of provisioned tokens; zero: 2 hours
+	TokenTTL   time.Duration // what the installed OS has to join, beside the steps before; zero: 2 hours
 	Templates  map[string]Template
 	AgentURL   string // where the installed OS finds the agent; may be empty
 	AgentSHA   string

@@ -60,12 +60,20 @@ func (c *Context) Input(into any) error {
 
 // Result gives the result of the newest succeeded step of this workflow with the action.
 func (c *Context) Result(action string) (json.RawMessage, bool) {
-	for i := len(c.Workflow.Steps) - 1; i >= 0; i-- {
-		if s := c.Workflow.Steps[i]; s.Action == action && s.State == workflow.StepSucceeded {
-			return s.Result, true
-		}
+	if s := c.newest(action); s != nil {
+		return s.Result, true
 	}
 	return nil, false
+}
+
+// newest is the newest succeeded step with the action; nil: there is none.
+func (c *Context) newest(action string) *workflow.Step {
+	for i := len(c.Workflow.Steps) - 1; i >= 0; i-- {
+		if s := &c.Workflow.Steps[i]; s.Action == action && s.State == workflow.StepSucceeded {
+			return s
+		}
+	}
+	return nil
 }
 
 // CommandKey is the key of one of the step's agent commands, name telling it from the step's others.

@@ -9,12 +9,16 @@ import (
 	"github.com/better-compute/metal/domain/jointoken"
 	"github.com/better-compute/metal/domain/node"
 	"github.com/better-compute/metal/domain/profile"
+	"github.com/better-compute/metal/domain/workflow"
 )
 
 const actionRender = "userdata.render"
 
 // tokenTTL is how long the installed OS has to join where the program does not say.
 const tokenTTL = 2 * time.Hour
+
+// longestToken bounds what the steps add to that.
+const longestToken = 30 * 24 * time.Hour
 
 // documentKept is how long user data outlives the token in it: a template that uses none is good for a deploy that takes longer,
 // or that an operator retries from where it failed.
@@ -54,17 +58,19 @@ func (c *Context) userTemplate() (Template, error) {
 }
 
 func renderUserData(ctx context.Context, c *Context, _ None) (any, error) {
+	return c.renderUserData(ctx, c.Step.ID)
+}
+
+// renderUserData renders the document that belongs to a step's place in the workflow, under the keys of the present step.
+func (c *Context) renderUserData(ctx context.Context, at string) (rendered, error) {
 	template, err := c.userTemplate()
 	if err != nil {
-		return nil, err
+		return rendered{}, err
 	}
-	ttl := c.Ports.Config.TokenTTL
-	if ttl <= 0 {
-		ttl = tokenTTL
-	}
+	ttl := c.tokenLife(at)
 	token, secret, err := c.mint(ctx, jointoken.RoleProvisioned, "token", ttl)
 	if err != nil {
-		return nil, err
+		return rendered{}, err
 	}
 	config := c.Ports.Config
 	document, err := template.Render(Variables{
@@ -72,10 +78,45 @@ func renderUserData(ctx context.Context, c *Context, _ None) (any, error) {
 		GatewayURL: config.GatewayURL, CASHA256: config.CASHA256, AgentURL: config.AgentURL, AgentSHA256: config.AgentSHA,
 	})
 	if err != nil {
-		return nil, err
+		return rendered{}, err
 	}
 	ref, err := c.Ports.Secrets.Put(ctx, c.CommandKey("user-data"), document, c.Now.Add(ttl+documentKept))
 	return rendered{Ref: ref, Kind: c.Profile.UserData.Kind, JoinToken: token}, err
+}
+
+// tokenLife is how long a token is good that is made by a step: what the installed OS has to join, and what the steps may take that
+// come before. It lets in this machine only, while the workflow is the node's.
+func (c *Context) tokenLife(made string) time.Duration {
+	life, reached := c.timeToJoin(), false
+	for _, s := range c.Workflow.Steps {
+		if reached && s.Phase == workflow.Main {
+			const jitter = 2 // a pause may be half as long again
+			life = min(life+time.Duration(s.Retries+1)*(s.Timeout+jitter*s.RetryDelay), longestToken)
+		}
+		reached = reached || s.ID == made
+	}
+	return life
+}
+
+func (c *Context) timeToJoin() time.Duration {
+	if ttl := c.Ports.Config.TokenTTL; ttl > 0 {
+		return ttl
+	}
+	return tokenTTL
+}
+
+// freshUserData is the document to write: the one that was rendered, or another where the token in it would be over when the
+// installed OS wants to join, as after a retry of the workflow on another day.
+func (c *Context) freshUserData(ctx context.Context, data rendered) (rendered, error) {
+	made := c.newest(actionRender)
+	if made == nil || made.StartedAt.IsZero() || c.Profile.UserData == nil {
+		return data, nil
+	}
+	over := made.StartedAt.Add(c.tokenLife(made.ID))
+	if !c.Deadline.Add(c.timeToJoin() / 2).After(over) {
+		return data, nil
+	}
+	return c.renderUserData(ctx, c.Step.ID)
 }
 
 // builtin are the templates of the kinds that need none by name.

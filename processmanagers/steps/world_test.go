@@ -147,7 +147,7 @@ func (w *world) begin(action, with string, timeout time.Duration) {
 		timeout = step.Timeout
 	}
 	spec := workflow.StepSpec{
-		ID: fmt.Sprintf("%s-%d", strings.ReplaceAll(action, ".", "-"), len(w.flow.Steps)), Action: action,
+		ID: fmt.Sprintf("%s-%d", strings.ReplaceAll(action, ".", "-"), len(w.flow.Steps)), Action: action, Phase: workflow.Main, Timeout: timeout,
 		RunsOn: workflow.Computer(step.RunsOn), Command: step.Command, Sends: step.Sends, With: json.RawMessage(with),
 	}
 	w.flow.Steps = append(w.flow.Steps, workflow.Step{
@@ -158,8 +158,11 @@ func (w *world) begin(action, with string, timeout time.Duration) {
 func (w *world) current() *workflow.Step { return &w.flow.Steps[len(w.flow.Steps)-1] }
 
 // pass runs the newest step once, as the engine does.
-func (w *world) pass() (any, error) {
-	ctx, at := w.t.Context(), w.current()
+func (w *world) pass() (any, error) { return w.passOf(len(w.flow.Steps) - 1) }
+
+// passOf runs a step once.
+func (w *world) passOf(i int) (any, error) {
+	ctx, at := w.t.Context(), &w.flow.Steps[i]
 	step, _ := shipped(w.t).Step(at.Action)
 	c := &steps.Context{
 		Workflow: w.flow, Step: *at, Key: w.flow.Key(*at), Deadline: at.Deadline, Now: w.now, Node: w.node, Profile: w.profile,
