@@ -14,10 +14,14 @@ import (
 
 	"github.com/better-compute/metal/adapters/agentapi"
 	"github.com/better-compute/metal/adapters/agentapi/protocol"
+	"github.com/better-compute/metal/commands"
+	domainagent "github.com/better-compute/metal/domain/agent"
 	"github.com/better-compute/metal/domain/agentcommand"
+	"github.com/better-compute/metal/domain/event"
 	"github.com/better-compute/metal/domain/fault"
 	"github.com/better-compute/metal/domain/id"
 	"github.com/better-compute/metal/domain/jointoken"
+	"github.com/better-compute/metal/domain/tenant"
 	"github.com/better-compute/metal/projections/agentqueue"
 	"github.com/better-compute/metal/projections/agents"
 )
@@ -199,6 +203,61 @@ func TestBootsAreFenced(t *testing.T) {
 	if code := a.call(protocol.PathPoll, protocol.PollRequest{BootID: before, Room: 1}, &answer); code != fault.Conflict {
 		t.Errorf("a poll of the boot before: %s", code)
 	}
+}
+
+// The installed OS of a machine in rescue keeps its certificate. It is given nothing of what the ramdisk beside it is asked for, and
+// settles none of it, whatever it knows of the ramdisk's boot.
+func TestTheInstalledOSDoesNotWorkInTheRamdisksPlace(t *testing.T) {
+	w := newWorld(t)
+	g := w.gateway()
+	a, n := w.ramdisk(g)
+	given := w.ask(n, "given", unsigned)
+	o := a.one()
+	waits := w.ask(n, "waits", unsigned)
+
+	os := w.agent(g, agentcommand.RoleNode)
+	public, ok := os.key.Public().(ed25519.PublicKey)
+	if !ok {
+		t.Fatal("not an Ed25519 key")
+	}
+	of := commands.AgentOf(n)
+	issued, err := w.ca.IssueAgent(public, of, n, domainagent.RoleNode, 0)
+	fatal(t, err)
+	before, err := w.log.Read(t.Context(), domainagent.StreamOf(of), 0)
+	fatal(t, err)
+	_, err = w.log.Append(t.Context(), domainagent.StreamOf(of), event.Version(len(before)), event.Meta{Tenant: tenant.Root.String()},
+		domainagent.Issued{Agent: of, Node: n, Certificate: issued.Certificate})
+	fatal(t, err)
+	os.current, os.boot = tls.Certificate{Certificate: [][]byte{issued.DER}, PrivateKey: os.key}, a.boot
+	os.reconnect()
+
+	for path, in := range map[string]any{
+		protocol.PathPoll:     protocol.PollRequest{BootID: a.boot, Room: 4},
+		protocol.PathAck:      protocol.AckRequest{BootID: a.boot, IDs: []string{o.ID}},
+		protocol.PathProgress: protocol.ProgressRequest{BootID: a.boot, ID: o.ID},
+		protocol.PathResult:   protocol.ResultRequest{BootID: a.boot, ID: o.ID, Status: agentcommand.Failed},
+		protocol.PathSecret:   protocol.SecretRequest{BootID: a.boot, ID: o.ID, Ref: "secret:x"},
+		protocol.PathClose:    protocol.CloseRequest{BootID: a.boot},
+	} {
+		var answer json.RawMessage
+		if code := os.call(path, in, &answer); code != fault.Conflict {
+			t.Errorf("%s: %q, %s", path, code, answer)
+		}
+	}
+	if is := w.status(given.AgentCommand); is != agentcommand.Dispatched {
+		t.Errorf("what the ramdisk was given is %s", is)
+	}
+	if is := w.status(waits.AgentCommand); is != agentcommand.Pending {
+		t.Errorf("what waits for the ramdisk is %s", is)
+	}
+	if got := a.one(); got.ID != waits.AgentCommand.String() {
+		t.Errorf("the ramdisk is given %s", got.ID)
+	}
+}
+
+// unsigned has something asked for whose result need not be signed.
+func unsigned(r *agentcommand.Requested) {
+	r.Kind, r.Payload = agentcommand.InspectHardware, json.RawMessage(`{}`)
 }
 
 // Two boots of one identity at two gateways: the older's waiting poll ends when the newer opens its session.

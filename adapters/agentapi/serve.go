@@ -44,6 +44,18 @@ func authenticated[In, Out any](g *Gateway, most int64, do func(context.Context,
 	return by(g, agent.State.Authenticates, most, do)
 }
 
+// working is authenticated for what belongs to a session: its agent has to be the one that opened it. While a machine is in rescue
+// its installed OS, which is its tenant's, has a certificate of the same agent as the ramdisk that works there.
+func working[In, Out any](g *Gateway, most int64, do func(context.Context, caller, In) (Out, error)) http.HandlerFunc {
+	return authenticated(g, most, func(ctx context.Context, who caller, in In) (Out, error) {
+		if err := who.inRole(); err != nil {
+			var none Out
+			return none, err
+		}
+		return do(ctx, who, in)
+	})
+}
+
 func by[In, Out any](g *Gateway, is credential, most int64, do func(context.Context, caller, In) (Out, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := g.whois(r, is)

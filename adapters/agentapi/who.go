@@ -171,6 +171,15 @@ func (c caller) inSession(bootID string) error {
 	return nil
 }
 
+// inRole refuses a certificate of another role than that of the newest session.
+func (c caller) inRole() error {
+	if c.certificate.Role != c.Role {
+		return fault.New(fault.Conflict, "the agent's session is of role %s, and the certificate of role %s", c.Role, c.certificate.Role).
+			WithRemedy("open a session; drop the orders of earlier boots")
+	}
+	return nil
+}
+
 // call is the gateway asking for an agent.
 func (g *Gateway) call(a id.Agent) commands.Call {
 	return commands.Call{Actor: commands.Actor{System: true, Agent: a}, Command: uuid.Must(uuid.NewV7())}
