@@ -62,7 +62,7 @@ func (g *Gateway) load(ctx context.Context) (event.Position, bool) {
 	for {
 		rows, at, err := agentqueue.All(ctx, g.DB)
 		if err == nil {
-			g.queue.reset(rows)
+			g.queue.reset(rows, g.Clock())
 			return at, true
 		}
 		if ctx.Err() != nil {
@@ -112,7 +112,7 @@ func (g *Gateway) expire(ctx context.Context, ids []string, bootID, reason strin
 		done, err := g.Service.ExpireAgentCommand(ctx, g.call(id.Agent{}), c, bootID, reason)
 		switch {
 		case err == nil:
-			g.queue.handed(done.State, done.Position)
+			g.queue.handed(done.State, done.Position, g.Clock())
 		case ctx.Err() != nil:
 			return
 		case fault.CodeOf(err) != fault.Conflict:

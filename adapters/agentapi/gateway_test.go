@@ -260,6 +260,51 @@ func unsigned(r *agentcommand.Requested) {
 	r.Kind, r.Payload = agentcommand.InspectHardware, json.RawMessage(`{}`)
 }
 
+// An agent whose process was started again within a boot has lost its journal. What was in it is over, and not waited for until its
+// deadline, which may be a day away.
+func TestWhatAnAgentForgotIsOver(t *testing.T) {
+	w := newWorld(t)
+	g := w.gateway()
+	a, n := w.ramdisk(g)
+	asked := w.ask(n, "k")
+	o := a.one()
+	early := make(chan fault.Code)
+	go func() { // it was sent before the order was in the journal, and says nothing about it
+		var answer protocol.PollAnswer
+		code, err := a.try(t.Context(), protocol.PathPoll, protocol.PollRequest{BootID: a.boot, WaitSeconds: 50}, &answer)
+		if err != nil {
+			t.Error(err)
+		}
+		early <- code
+	}()
+	w.until("a poll waits", func() bool { return g.Waiting() == 1 })
+	if code := a.call(protocol.PathAck, protocol.AckRequest{BootID: a.boot, IDs: []string{o.ID}}, &struct{}{}); code != "" {
+		t.Fatal(code)
+	}
+	a.poll(0)
+	if code := <-early; code != "" {
+		t.Errorf("the early poll: %s", code)
+	}
+	if is := w.status(asked.AgentCommand); is != agentcommand.Acked {
+		t.Errorf("at once it is %s", is)
+	}
+	w.clock.move(11 * time.Second)
+	a.poll(0, o.ID)
+	if is := w.status(asked.AgentCommand); is != agentcommand.Acked {
+		t.Errorf("in the agent's hands it is %s", is)
+	}
+	if answer := a.poll(0); len(answer.Orders) > 0 {
+		t.Errorf("it is given again: %v", answer.Orders)
+	}
+	s, _, err := w.AgentCommand(t.Context(), asked.AgentCommand)
+	if err != nil || s.Status != agentcommand.Cancelled || !strings.Contains(s.Reason, "does not know of it") {
+		t.Errorf("forgotten it is %s, %q (%v)", s.Status, s.Reason, err)
+	}
+	if code := a.settle(a.signed(o, `{}`)); code != fault.InvalidState {
+		t.Errorf("a late result: %q", code)
+	}
+}
+
 // Two boots of one identity at two gateways: the older's waiting poll ends when the newer opens its session.
 func TestTheNewestBootWins(t *testing.T) {
 	w := newWorld(t)

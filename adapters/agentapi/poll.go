@@ -50,6 +50,7 @@ func (g *Gateway) poll(ctx context.Context, who caller, in protocol.PollRequest)
 	if !g.ready(ctx, until) {
 		return protocol.PollAnswer{Orders: []protocol.Order{}, Boot: g.lease(who, in.BootID, asked)}, ctx.Err()
 	}
+	g.giveUp(ctx, g.queue.forgotten(who.ID.String(), in.BootID, in.Doing, asked))
 	answer, err := g.attend(ctx, who, in, waiting, until)
 	if err == nil {
 		g.presence.touch(contact, g.Clock())
@@ -212,7 +213,7 @@ func (g *Gateway) offer(ctx context.Context, who caller, bootID, text string) (*
 		g.queue.release(text, failed, g.Clock())
 		return nil, err
 	}
-	g.queue.handed(done.State, done.Position)
+	g.queue.handed(done.State, done.Position, g.Clock())
 	if done.State.Status.Settled() { // its deadline had passed
 		return nil, nil
 	}

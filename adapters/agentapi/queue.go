@@ -31,6 +31,7 @@ type order struct {
 	gone     bool      // another process has it, which the log will tell soon
 	offered  time.Time // when it was last given to the agent; zero: this process did not
 	since    time.Time // when this process heard of it; zero: it was there before
+	acked    time.Time // since when this process knows that it is in the agent's journal; zero: it does not
 	position event.Position
 }
 
@@ -62,14 +63,14 @@ func newQueue() *queue {
 }
 
 // reset takes the queue as a snapshot has it.
-func (q *queue) reset(rows []agentqueue.Row) {
+func (q *queue) reset(rows []agentqueue.Row, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	clear(q.orders)
 	clear(q.places)
 	clear(q.held)
 	for _, r := range rows {
-		q.set(&order{row: r, position: r.Position})
+		q.set((&order{row: r, position: r.Position}).inJournal(now))
 	}
 	for _, p := range q.polls {
 		p.nudge()
@@ -103,11 +104,11 @@ func (q *queue) fold(e event.Recorded, now time.Time) {
 		q.wakeAgent(o.row.Agent) // it may have to stop
 		return
 	}
-	next := &order{row: *row, position: e.Position, taken: o.taken, offered: o.offered, since: o.since}
+	next := &order{row: *row, position: e.Position, taken: o.taken, offered: o.offered, since: o.since, acked: o.acked}
 	if next.row.Agent != "" && next.offered.IsZero() { // another gateway gave it out: it is given time to arrive
 		next.offered = now
 	}
-	q.set(next)
+	q.set(next.inJournal(now))
 }
 
 // set files an order and wakes who may take it; the caller holds the lock.
@@ -295,7 +296,7 @@ func (q *queue) lost(commands []string) {
 }
 
 // handed notes at once what the log will tell soon.
-func (q *queue) handed(s agentcommand.State, at event.Position) {
+func (q *queue) handed(s agentcommand.State, at event.Position, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	o := q.orders[s.AgentCommand.String()]
@@ -313,7 +314,7 @@ func (q *queue) handed(s agentcommand.State, at event.Position) {
 	if !id.IsZero(s.Agent) {
 		next.row.Agent = s.Agent.String()
 	}
-	q.set(&next)
+	q.set(next.inJournal(now))
 }
 
 // with tells whether a boot of an agent has an order, and where it stands.

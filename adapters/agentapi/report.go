@@ -48,7 +48,7 @@ func (g *Gateway) reached(ctx context.Context, who caller, bootID, text string, 
 	}
 	done, err := g.Service.ProgressAgentCommand(ctx, g.call(who.ID), c, who.ID, bootID, status)
 	if err == nil {
-		g.queue.handed(done.State, done.Position)
+		g.queue.handed(done.State, done.Position, g.Clock())
 	}
 	return err
 }
@@ -107,7 +107,7 @@ func (g *Gateway) result(ctx context.Context, who caller, in protocol.ResultRequ
 		g.Observer.Settled("", string(in.Status), err)
 		return empty{}, err
 	}
-	g.queue.handed(done.State, done.Position)
+	g.queue.handed(done.State, done.Position, g.Clock())
 	g.Observer.Settled(string(done.State.Kind), string(done.State.Status), nil)
 	return empty{}, nil
 }
