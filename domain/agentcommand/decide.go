@@ -85,6 +85,8 @@ func handOut(s State, c HandOut) ([]Event, error) {
 		return []Event{HandedOut{Ref: s.ref(), Agent: c.Agent, BootID: c.BootID}}, nil
 	case s.Agent != c.Agent || s.BootID != c.BootID:
 		return nil, fault.New(fault.Conflict, "agent command %s was handed out already", s.AgentCommand)
+	case s.Status != Dispatched: // it arrived; a process that was started again within the boot would do it a second time
+		return nil, fault.New(fault.Conflict, "agent command %s was acknowledged already", s.AgentCommand)
 	}
 	return nil, nil
 }

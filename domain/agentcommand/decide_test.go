@@ -74,6 +74,7 @@ func TestWhatIsDecided(t *testing.T) {
 		"nothing was asked":                    {nil, handed(), "", 0, fault.NotFound},
 		"handed out":                           {[]agentcommand.Command{asked()}, handed(), agentcommand.Dispatched, 1, ""},
 		"handed out again to the same boot":    {[]agentcommand.Command{asked(), handed()}, handed(), agentcommand.Dispatched, 0, ""},
+		"handed out again once it is acked":    {[]agentcommand.Command{asked(), handed(), agentcommand.Progress{Agent: agent(1), BootID: "b1", Status: agentcommand.Acked}}, handed(), "", 0, fault.Conflict},
 		"handed out to another boot":           {[]agentcommand.Command{asked(), handed()}, agentcommand.HandOut{Agent: agent(1), BootID: "b2", Now: noon}, "", 0, fault.Conflict},
 		"handed out to another agent":          {[]agentcommand.Command{asked(), handed()}, agentcommand.HandOut{Agent: agent(2), BootID: "b1", Now: noon}, "", 0, fault.Conflict},
 		"handed out too late":                  {[]agentcommand.Command{asked()}, agentcommand.HandOut{Agent: agent(1), BootID: "b1", Now: late}, agentcommand.Expired, 1, ""},
