@@ -40,7 +40,7 @@ func (c *Context) AwaitCommand(ctx context.Context, o Order) (Awaited, error) {
 	}, nil
 }
 
-// await gives the settled, succeeded agent command.
+// await gives the settled, succeeded agent command; with a refusal, the one that was refused.
 func (c *Context) await(ctx context.Context, o Order) (agentcommand.State, error) {
 	s, err := c.askAgain(ctx, o)
 	switch {
@@ -55,7 +55,7 @@ func (c *Context) await(ctx context.Context, o Order) (agentcommand.State, error
 		}
 		return agentcommand.State{}, NotReady(CommandPause)
 	case s.Status != agentcommand.Succeeded:
-		return agentcommand.State{}, Refusal(s)
+		return s, Refusal(s)
 	}
 	return s, nil
 }

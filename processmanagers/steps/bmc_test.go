@@ -93,6 +93,64 @@ func TestAnotherMachineBehindTheBMC(t *testing.T) {
 	}
 }
 
+// An update of a controller's firmware may name the machine's system anew. The machine is found by its serial number then, and by
+// nothing that could be another's.
+func TestASystemThatWasRenamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		hardware *node.Hardware
+		is       string // the serial number of the only system
+		code     fault.Code
+		asked    string
+	}{
+		"renamed":           {&node.Hardware{Serial: "S1", UUID: "u"}, "S1", "", "1 S1"},
+		"renamed, by UUID":  {&node.Hardware{UUID: "S1"}, "S1", "", "1 S1"},
+		"another machine":   {&node.Hardware{Serial: "S1"}, "S2", fault.DriverError, "1 S1"},
+		"never seen before": {nil, "S1", fault.DriverError, "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.node.Learned.System, w.node.Hardware.OutOfBand = "1", test.hardware
+			var asked []string
+			w.answer = func(s agentcommand.State) (agentcommand.Status, any) {
+				var ask agentcommand.Invoke
+				w.decode(s.Payload, &ask)
+				asked = append(asked, ask.BMC.System)
+				if ask.BMC.System == test.is {
+					return agentcommand.Succeeded, w.driver(s)
+				}
+				w.commands[s.Key].Details = json.RawMessage(`{"reason":"system-not-found"}`)
+				return agentcommand.Failed, nil
+			}
+			_, err := w.run("power.setPower", `{"action":"on"}`)
+			wants(t, "power", err, test.code, "")
+			if got := strings.Join(asked, " "); got != test.asked {
+				t.Errorf("the systems that were asked for: %s", got)
+			}
+			if w.node.Learned.System != "1" {
+				t.Errorf("learned %+v", w.node.Learned)
+			}
+		})
+	}
+}
+
+func TestVerifyLearnsANewNameOfTheSystem(t *testing.T) {
+	w := newWorld(t)
+	w.node.Learned.System, w.node.Hardware.OutOfBand = "1", &node.Hardware{Serial: "S1"}
+	w.answer = func(s agentcommand.State) (agentcommand.Status, any) {
+		var ask agentcommand.Invoke
+		if w.decode(s.Payload, &ask); ask.BMC.System == "1" {
+			w.commands[s.Key].Details = json.RawMessage(`{"reason":"system-not-found"}`)
+			return agentcommand.Failed, nil
+		}
+		return agentcommand.Succeeded, agentcommand.Invoked{Result: json.RawMessage(`{"systemId":"Self","serial":"S1","power":"on"}`)}
+	}
+	_, err := w.run("bmc.verify", ``)
+	wants(t, "verify", err, "", "")
+	if w.node.Learned.System != "Self" {
+		t.Errorf("learned %+v", w.node.Learned)
+	}
+}
+
 func TestAgentCommandsThatFail(t *testing.T) {
 	for _, status := range []agentcommand.Status{agentcommand.Failed, agentcommand.Rejected, agentcommand.Expired, agentcommand.Cancelled} {
 		w := newWorld(t)

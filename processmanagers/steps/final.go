@@ -12,8 +12,11 @@ import (
 // them: controllers lock an account after a few; and a machine that lost its power or restarted: nobody is in it to try again.
 var finalReasons = []string{
 	"credentials-rejected", "certificate-changed", "certificate-untrusted", "machine-changed", "other-machine", "unsupported",
-	"ambiguous-system", "system-not-found", reasonOff, reasonRestarted,
+	"ambiguous-system", reasonNoSystem, reasonOff, reasonRestarted,
 }
+
+// reasonNoSystem is what a driver says where the controller lists no system of the name that was asked for.
+const reasonNoSystem = "system-not-found"
 
 // Final reports whether trying again can't help: another attempt of the step would fail the same way.
 func Final(err error) bool {

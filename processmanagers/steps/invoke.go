@@ -2,9 +2,11 @@ package steps
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/better-compute/metal/domain/agentcommand"
@@ -18,6 +20,7 @@ type operation struct {
 	with          any
 	name          string
 	timeout       time.Duration // as Order's
+	system        string        // of the controller; empty: the one that was learned
 }
 
 // Invoke has the site agent's driver do one operation on the machine's controller, once per name and attempt, and gives the
@@ -29,10 +32,10 @@ func (c *Context) Invoke(ctx context.Context, concern, verb string, with any, na
 }
 
 func (c *Context) drive(ctx context.Context, o operation) (json.RawMessage, agentcommand.State, error) {
-	done, err := c.await(ctx, Order{
-		Kind: agentcommand.DriverInvoke, Role: agentcommand.RoleSite, Name: o.name, Timeout: o.timeout,
-		Make: func() (any, error) { return c.invocation(o) },
-	})
+	done, err := c.send(ctx, o)
+	if again, renamed := c.renamed(done, err, o); renamed {
+		done, err = c.send(ctx, again)
+	}
 	if err != nil {
 		return nil, done, err
 	}
@@ -42,6 +45,37 @@ func (c *Context) drive(ctx context.Context, o operation) (json.RawMessage, agen
 		return nil, done, badAnswer(err, o.concern+"."+o.verb)
 	}
 	return told.Result, done, c.learn(ctx, asked, told)
+}
+
+func (c *Context) send(ctx context.Context, o operation) (agentcommand.State, error) {
+	return c.await(ctx, Order{
+		Kind: agentcommand.DriverInvoke, Role: agentcommand.RoleSite, Name: o.name, Timeout: o.timeout,
+		Make: func() (any, error) { return c.invocation(o) },
+	})
+}
+
+// renamed gives what to ask once more where the controller has no system of the id that was learned: an update of its firmware may
+// give it another. The machine itself is known by its serial number or UUID. Neither is learned, as both are missing on some controllers
+// while the machine is off: bmc.verify learns the new id.
+func (c *Context) renamed(failed agentcommand.State, err error, o operation) (again operation, is bool) {
+	var known *fault.Error
+	if !errors.As(err, &known) || reasonOf(known) != reasonNoSystem {
+		return o, false
+	}
+	var asked agentcommand.Invoke
+	if json.Unmarshal(failed.Payload, &asked) != nil || c.ownName() == "" || asked.BMC.System == c.ownName() {
+		return o, false
+	}
+	o.name, o.system = strings.TrimPrefix(o.name+"-by-name", "-"), c.ownName()
+	return o, true
+}
+
+// ownName is what the machine's controller has told of it that no firmware changes; empty: nothing.
+func (c *Context) ownName() string {
+	if known := c.Node.Hardware.OutOfBand; known != nil {
+		return cmp.Or(known.Serial, known.UUID)
+	}
+	return ""
 }
 
 // invoke is drive with a decoded result.
@@ -86,7 +120,7 @@ func (c *Context) invocation(o operation) (agentcommand.Invoke, error) {
 		Driver: c.driver(o.concern), Concern: o.concern, Operation: o.verb, With: input,
 		BMC: agentcommand.BMC{
 			Address: at.Address, TLS: trust, CredentialsRef: string(at.Credentials),
-			System: c.Node.Learned.System, Quirks: c.Node.Learned.Quirks,
+			System: cmp.Or(o.system, c.Node.Learned.System), Quirks: c.Node.Learned.Quirks,
 		},
 	}, nil
 }
