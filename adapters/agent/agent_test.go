@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -234,6 +235,24 @@ func TestACancelledOrderStops(t *testing.T) {
 			t.Error("a result of what was cancelled")
 		}
 	})
+}
+
+func TestAFailureTellsWhatToDo(t *testing.T) {
+	g := newGateway(t)
+	run(t, g.options(map[agentcommand.KindName]Handler{
+		quick: func(context.Context, Order) (any, func(context.Context) error, error) {
+			long := strings.Repeat("ä", reasonMost)
+			return nil, nil, fault.New(fault.DriverError, "%s", long).WithDetail("reason", "not-ready").WithRemedy("wait a little")
+		},
+	}))
+	r := g.result(g.order(quick, struct{}{}))
+	var told struct{ Reason, Remedy string }
+	if err := json.Unmarshal(r.Details, &told); err != nil || told.Reason != "not-ready" || told.Remedy != "wait a little" {
+		t.Errorf("details %s (%v)", r.Details, err)
+	}
+	if len(r.Reason) > reasonMost || strings.ContainsRune(r.Reason, utf8.RuneError) {
+		t.Errorf("%d bytes of a reason, which end in %q", len(r.Reason), r.Reason[len(r.Reason)-8:])
+	}
 }
 
 func TestAPanicFailsTheOrderOnly(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -154,8 +155,8 @@ func (w *work) fail(out *protocol.ResultRequest, err error) {
 		for _, i := range known.Issues {
 			out.Reason += fmt.Sprintf("; %s: %s", i.Path, i.Message)
 		}
-		if len(known.Details) > 0 {
-			details, _ := json.Marshal(known.Details) // what can't be written is not told
+		if told := detailsOf(known); len(told) > 0 {
+			details, _ := json.Marshal(told) // what can't be written is not told
 			out.Details = w.secret.cleanJSON(details)
 		}
 		if known.Code == fault.InvalidInput {
@@ -164,10 +165,17 @@ func (w *work) fail(out *protocol.ResultRequest, err error) {
 	default:
 		out.Code, out.Reason = string(fault.DriverError), err.Error()
 	}
-	out.Reason = w.secret.clean(out.Reason)
-	if len(out.Reason) > reasonMost {
-		out.Reason = out.Reason[:reasonMost]
+	out.Reason = fault.Bounded(w.secret.clean(out.Reason), reasonMost)
+}
+
+// detailsOf is what a failure tells besides why: its details, and what to do next.
+func detailsOf(e *fault.Error) map[string]any {
+	if e.Remedy == "" {
+		return e.Details
 	}
+	told := map[string]any{"remedy": e.Remedy}
+	maps.Copy(told, e.Details)
+	return told
 }
 
 // leave does what ends this process, once the gateway has the result.

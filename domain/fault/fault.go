@@ -86,6 +86,15 @@ type Error struct {
 	cause   error
 }
 
+// Advised is a text about the error, followed by what to do next where the error says so: for what is kept of it, such as why a
+// machine failed.
+func (e *Error) Advised(text string) string {
+	if e.Remedy == "" {
+		return text
+	}
+	return text + "; what to do: " + e.Remedy
+}
+
 // Error is the code and the message.
 func (e *Error) Error() string {
 	s := string(e.Code) + ": " + e.Message

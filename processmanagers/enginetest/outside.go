@@ -28,7 +28,9 @@ type Answer struct {
 	Result any
 	Code   string
 	Reason string
-	Signed bool // the result is attested
+	// Details are JSON, of a failure.
+	Details json.RawMessage
+	Signed  bool // the result is attested
 	// Boot is the boot that the machine's agent is in afterwards; empty: as before. The agent command is then left unanswered
 	// where it was the machine's own agent that had it.
 	Boot string
@@ -87,7 +89,7 @@ func CarryOut(service *commands.Service, agents *Agents, c agentcommand.State, a
 }
 
 func settle(ctx context.Context, service *commands.Service, c agentcommand.State, a Answer, who id.Agent, boot string) error {
-	s := agentcommand.Settle{Agent: who, BootID: boot, Status: a.Status, Code: a.Code, Reason: a.Reason}
+	s := agentcommand.Settle{Agent: who, BootID: boot, Status: a.Status, Code: a.Code, Reason: a.Reason, Details: a.Details}
 	if s.Status == "" {
 		s.Status = agentcommand.Succeeded
 	}

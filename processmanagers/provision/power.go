@@ -105,7 +105,7 @@ func (p *Provision) powerOver(ctx context.Context, n node.State, why error) erro
 	message := why.Error()
 	var known *fault.Error
 	if errors.As(why, &known) {
-		message = known.Message
+		message = known.Advised(known.Message)
 	}
 	_, err := p.service.FailPower(ctx, newCall(id.Workflow{}), n.ID, n.PowerKey, fault.CodeOf(why), message)
 	return err
@@ -118,9 +118,9 @@ func explained(err error) string {
 		return err.Error()
 	}
 	if reason, ok := known.Details["reason"].(string); ok {
-		return known.Message + ": " + reason
+		return known.Advised(known.Message + ": " + reason)
 	}
-	return known.Message
+	return known.Advised(known.Message)
 }
 
 // orders sends agent commands that belong to no workflow.

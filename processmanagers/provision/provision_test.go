@@ -128,6 +128,27 @@ func TestPowerVerb(t *testing.T) {
 	}
 }
 
+// What an operator finds on a machine that failed tells what to do next, as whoever found the fault knows it.
+func TestFailuresSayWhatToDo(t *testing.T) {
+	w, _ := rig(t, node.Enrolling, func(o *enginetest.Options) {
+		o.Answer = func(*enginetest.World, agentcommand.State) enginetest.Answer {
+			return enginetest.Answer{
+				Status: agentcommand.Failed, Code: string(fault.DriverError), Reason: "the certificate is another",
+				Details: []byte(`{"reason":"certificate-changed","remedy":"trust the new one: metalctl trust-bmc"}`),
+			}
+		}
+	})
+	w.Run(nil)
+	wantFailed(t, w, fault.DriverError, "the certificate is another; what to do: trust the new one: metalctl trust-bmc")
+	if _, err := w.Outside.Power(t.Context(), enginetest.Operator(), w.Node, node.ActionOn); err != nil {
+		t.Fatal(err)
+	}
+	w.Run(nil)
+	if e := w.State().PowerError; e == nil || !strings.HasSuffix(e.Message, "what to do: trust the new one: metalctl trust-bmc") {
+		t.Errorf("the power action failed with %+v", e)
+	}
+}
+
 // A machine that is put to work is not cycled any more by what was asked before.
 func TestPowerGivesWayToWork(t *testing.T) {
 	w, m := rig(t, node.Ready, func(o *enginetest.Options) {

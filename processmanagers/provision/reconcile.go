@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -205,10 +206,14 @@ func (p *Provision) create(ctx context.Context, n node.State, m Move) error {
 
 // refused fails the node where its profile can't run, with every issue. What is away is tried again.
 func (p *Provision) refused(ctx context.Context, n node.State, w id.Workflow, profile node.Profile, err error) error {
+	var known *fault.Error
 	switch code := fault.CodeOf(err); code {
 	case fault.NotFound, fault.InvalidInput, fault.InvalidConfig:
-		_, failed := p.service.Fail(ctx, newCall(w), n.ID, w, code,
-			"profile "+profile.ID+" can't run: "+strings.TrimPrefix(err.Error(), string(code)+": "))
+		why := "profile " + profile.ID + " can't run: " + strings.TrimPrefix(err.Error(), string(code)+": ")
+		if errors.As(err, &known) {
+			why = known.Advised(why)
+		}
+		_, failed := p.service.Fail(ctx, newCall(w), n.ID, w, code, why)
 		return failed
 	}
 	return err

@@ -156,7 +156,19 @@ func Refusal(s agentcommand.State) *fault.Error {
 	if len(s.Details) > 0 {
 		e.WithDetail("details", s.Details)
 	}
-	return e
+	return e.WithRemedy(advice(s.Details))
+}
+
+// advice is what to do next, as an agent tells it in the details of a failure; empty: it tells nothing.
+func advice(details json.RawMessage) string {
+	const most = 512
+	var told struct {
+		Remedy string `json:"remedy"`
+	}
+	if json.Unmarshal(details, &told) != nil {
+		return ""
+	}
+	return fault.Bounded(agentcommand.Bound(told.Remedy), most)
 }
 
 func (c *Context) lacks(port string) error {

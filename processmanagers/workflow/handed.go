@@ -179,6 +179,7 @@ func (h *handed) failure(err error) *workflow.Failure {
 	for _, issue := range known.Issues {
 		f.Message += h.scrub("; " + issue.Path + ": " + issue.Message)
 	}
+	f.Message = h.scrub(known.Advised(f.Message))
 	details := known.Details
 	if len(details) == 0 {
 		return f
