@@ -137,6 +137,32 @@ func TestButton(t *testing.T) {
 	}
 }
 
+// A task may be told to take an hour, and be over at once: it is looked at within the time that there is.
+func TestATaskThatIsOverLongBeforeItsTime(t *testing.T) {
+	s := newService(t)
+	s.docs[systemPath]["PowerState"] = "On"
+	const monitor = "/redfish/v1/TaskService/Tasks/1"
+	s.docs[monitor] = document{"TaskState": "Completed", "TaskStatus": "OK"}
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if "POST "+r.URL.Path != postReset {
+			return false
+		}
+		s.mu.Lock()
+		s.docs[systemPath]["PowerState"] = "Off"
+		s.mu.Unlock()
+		w.Header().Set("Location", monitor)
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusAccepted)
+		return true
+	}
+	m := openWith(t, s.driver(t, Options{Poll: 20 * time.Millisecond}), s.target())
+	got, err := m.SetPower(t.Context(), node.ActionOff, bmc.PowerOptions{})
+	must(t, err)
+	if got.Power != node.PowerOff || !got.Changed {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestPowerStates(t *testing.T) {
 	s := newService(t)
 	m := s.open(t)

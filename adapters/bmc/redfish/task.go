@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/stmcginnis/gofish/schemas"
 
@@ -26,7 +27,7 @@ func (c *conn) settle(ctx context.Context, a *answer) error {
 		return nil
 	}
 	p := c.d.pace()
-	pause := a.retryAfter(c.d.o.Now())
+	pause := c.pauseOf(ctx, a)
 	for first := true; ; first = false {
 		if (!first || pause > 0) && p.wait(ctx, pause) != nil {
 			return ended(ctx)
@@ -47,8 +48,18 @@ func (c *conn) settle(ctx context.Context, a *answer) error {
 				return err
 			}
 		}
-		pause = a.retryAfter(c.d.o.Now())
+		pause = c.pauseOf(ctx, a)
 	}
+}
+
+// pauseOf is how long the controller asks to wait before a task is looked at again; none where there is not as much time: some name a
+// time that has nothing to do with the task's, which is over long before.
+func (c *conn) pauseOf(ctx context.Context, a *answer) time.Duration {
+	pause := a.retryAfter(c.d.o.Now())
+	if !leaves(ctx, pause) {
+		return 0
+	}
+	return pause
 }
 
 // judge reads a task, or the answer of the request that it stands for. A state that is not known is one in progress.
