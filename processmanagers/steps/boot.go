@@ -183,15 +183,23 @@ func clearEntry(ctx context.Context, c *Context, _ None) (any, error) {
 	return out, err
 }
 
-// filledDrive tells whether a step of the workflow has booted the machine from a virtual drive, or tried to.
-func (c *Context) filledDrive() bool {
-	return slices.ContainsFunc(c.Workflow.Steps, func(s workflow.Step) bool {
-		if !s.Started || s.Action != actionEnsureRamdisk || !setsEntry(s) {
-			return false
+// filledDrive tells whether a step of the workflow has booted the machine from a virtual drive, or tried to, or has put what boot.entry
+// made into one.
+func (c *Context) filledDrive() (filled bool) {
+	for _, s := range c.Workflow.Steps {
+		switch {
+		case !s.Started:
+		case s.Action == actionEnsureRamdisk && setsEntry(s):
+			with, err := decodeResult[Ramdisk](s.Action, s.With)
+			filled = filled || err == nil && with.Device == deviceCD
+		case s.Action == actionInsert:
+			with, err := decodeResult[InsertMedia](s.Action, s.With)
+			filled = filled || err == nil && with.FromStep == actionEntry
+		case s.Action == actionEject && s.State == workflow.StepSucceeded:
+			filled = false
 		}
-		with, err := decodeResult[Ramdisk](s.Action, s.With)
-		return err == nil && with.Device == deviceCD
-	})
+	}
+	return filled
 }
 
 func (c *Context) noEntry() bool {

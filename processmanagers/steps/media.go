@@ -10,6 +10,11 @@ import (
 	"github.com/better-compute/metal/domain/node"
 )
 
+const (
+	actionInsert = "media.insert"
+	actionEject  = "media.eject"
+)
+
 // InsertMedia is the input of media.insert.
 type InsertMedia struct {
 	URL      string `json:"url,omitempty" doc:"of the image"`
@@ -49,8 +54,8 @@ type ejected struct {
 
 func mediaSteps() []Step {
 	return []Step{
-		Define(relaying("media.insert", "Inserts virtual media through the BMC.", 10*time.Minute), insertMedia),
-		Define(relaying("media.eject", "Ejects virtual media; a ramdisk that may run from it is switched off first.",
+		Define(relaying(actionInsert, "Inserts virtual media through the BMC.", 10*time.Minute), insertMedia),
+		Define(relaying(actionEject, "Ejects virtual media; a ramdisk that may run from it is switched off first.",
 			10*time.Minute), ejectMedia),
 	}
 }

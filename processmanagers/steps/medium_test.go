@@ -114,4 +114,31 @@ func TestInsertWhatABootEntryMade(t *testing.T) {
 	if w.payload(1, &ask); string(ask.With) != `{"url":"`+mediumURL+`"}` {
 		t.Errorf("inserts %s", ask.With)
 	}
+	w.now = w.now.Add(time.Second)
+	at := *w // as it goes where the workflow takes the image out itself
+	result, err := w.run("boot.clear", ``)
+	if wants(t, "clear", err, "", ""); string(result) != `{"cleared":true,"ejected":true}` {
+		t.Errorf("the image stays: %s; sent %v", result, w.names())
+	}
+	w = &at
+	_, err = w.run("media.eject", ``)
+	wants(t, "eject", err, "", "")
+	result, err = w.run("boot.clear", ``)
+	if wants(t, "clear after it", err, "", ""); string(result) != `{"cleared":true}` {
+		t.Errorf("result %s", result)
+	}
+}
+
+// What else a profile inserts is the profile's to take out.
+func TestClearLeavesAMediumOfTheProfile(t *testing.T) {
+	w := newWorld(t)
+	w.hasMedia()
+	_, err := w.run("boot.entry", ``)
+	wants(t, "entry", err, "", "")
+	_, err = w.run("media.insert", `{"url":"http://cache/installer.iso"}`)
+	wants(t, "insert", err, "", "")
+	result, err := w.run("boot.clear", ``)
+	if wants(t, "clear", err, "", ""); string(result) != `{"cleared":true}` {
+		t.Errorf("result %s", result)
+	}
 }
