@@ -131,7 +131,7 @@ func (a *appender) refused(ctx context.Context, batch []*pending, err error) {
 		p.fail(err)
 		return
 	}
-	p.answer(0, &event.ConflictError{Stream: p.stream, Expected: p.expect, Actual: actual})
+	p.refuse(&event.ConflictError{Stream: p.stream, Expected: p.expect, Actual: actual})
 }
 
 // giveUp answers what Close could not wait for.

@@ -106,11 +106,11 @@ func (a *appender) try(batch []*pending) error {
 				next++
 				added = append(added, &recentEvent{wire: w, position: next, at: answer.at})
 			}
-			defer p.answer(next, nil) // after the followers were woken
+			defer p.added(next) // after the followers were woken
 		case answer.found != nil:
-			p.answer(*answer.found, nil)
+			p.found(*answer.found)
 		default:
-			p.answer(0, &event.ConflictError{Stream: p.stream, Expected: p.expect, Actual: answer.actual})
+			p.refuse(&event.ConflictError{Stream: p.stream, Expected: p.expect, Actual: answer.actual})
 		}
 	}
 	if len(added) > 0 {

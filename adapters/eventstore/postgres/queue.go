@@ -31,6 +31,7 @@ const (
 // outcome is what became of an append.
 type outcome struct {
 	position event.Position
+	added    bool // by this very append: the log holds its bytes, not those of an earlier one with the same ids
 	err      error
 }
 
@@ -47,15 +48,21 @@ func (p *pending) claim() bool {
 	return p.state.CompareAndSwap(waiting, sent) || p.state.Load() == sent
 }
 
-func (p *pending) answer(position event.Position, err error) { p.done <- outcome{position, err} }
+// added answers that the log holds the events of this append, found that it holds earlier ones with the same ids: decided at
+// another time they have other bytes.
+func (p *pending) added(position event.Position) { p.done <- outcome{position: position, added: true} }
+
+func (p *pending) found(position event.Position) { p.done <- outcome{position: position} }
+
+func (p *pending) refuse(err error) { p.done <- outcome{err: err} }
 
 // fail answers with an error of which is certain that its own attempt wrote nothing.
 func (p *pending) fail(err error) {
 	if p.lost {
-		p.answer(0, fmt.Errorf("%w: %w", event.ErrUnknownOutcome, err))
+		p.refuse(fmt.Errorf("%w: %w", event.ErrUnknownOutcome, err))
 		return
 	}
-	p.answer(0, fmt.Errorf("%w: %w", event.ErrUnavailable, err))
+	p.refuse(fmt.Errorf("%w: %w", event.ErrUnavailable, err))
 }
 
 // queue holds the appends that the appender has not taken yet.
@@ -78,12 +85,12 @@ var errClosed = errors.New("the store is closed")
 func await(ctx context.Context, p *pending) (position event.Position, added bool, err error) {
 	select {
 	case o := <-p.done: // also where the context has ended meanwhile
-		return o.position, o.err == nil, o.err
+		return o.position, o.added, o.err
 	default:
 	}
 	select {
 	case o := <-p.done:
-		return o.position, o.err == nil, o.err
+		return o.position, o.added, o.err
 	case <-ctx.Done():
 		if p.state.Swap(abandoned) == waiting {
 			return 0, false, unavailable(ctx, ctx.Err())

@@ -82,6 +82,9 @@ func retryElsewhere(ctx context.Context, t *testing.T, open Opener) {
 	again(ctx, t, other, 1, meta, first, notes(2, 4)...)
 	must(ctx, t, other, "thing-1", 4, noted{N: 5})
 	again(ctx, t, store, 1, meta, first, notes(2, 4)...)
+	if _, err := event.VerifyChain("thing-1", read(ctx, t, store, "thing-1")); err != nil {
+		t.Errorf("what follows a retry does not link to what the log holds: %v", err)
+	}
 }
 
 func retriesAtOnce(ctx context.Context, t *testing.T, open Opener) {
