@@ -66,6 +66,7 @@ type Config struct {
 	Observer Observer         // nil: nobody is told
 
 	PollMax     time.Duration // how long a poll stays open, a minute at most; zero: 50 s
+	Sending     time.Duration // how long a caller may take to send a body; zero: a minute
 	Redeliver   time.Duration // when an order that was neither acked nor settled is given again; zero: 3 s
 	AgentLife   time.Duration // of certificates; zero: pki.AgentLife
 	FailedJoins int           // that an address may make at once, then one a second; zero: 20
@@ -95,6 +96,9 @@ func (c Config) complete() Config {
 		c.PollMax = 50 * time.Second
 	}
 	c.PollMax = min(c.PollMax, maxPoll)
+	if c.Sending <= 0 {
+		c.Sending = time.Minute
+	}
 	if c.Redeliver <= 0 {
 		c.Redeliver = 3 * time.Second
 	}

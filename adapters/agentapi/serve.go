@@ -91,6 +91,7 @@ func read(w http.ResponseWriter, r *http.Request, most int64, into any) (status 
 	case err != nil:
 		return http.StatusBadRequest, fault.New(fault.InvalidInput, "the body could not be read")
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it is there: a poll may take its time
 	if err := json.Unmarshal(body, into); err != nil {
 		return http.StatusBadRequest, fault.Invalid(fault.Issue{Path: "body", Message: malformed(err)})
 	}
@@ -106,6 +107,14 @@ func malformed(err error) string {
 	return "not the JSON that is expected here"
 }
 
+// boundBody has a body come in time or not at all. That holds also where nobody looks at it: the server itself reads what is left
+// of a body before it answers, and would wait for a stranger as long as that likes.
+func (g *Gateway) boundBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.Sending)) // a test's server may have no deadlines
+	}
+}
+
 // observe tells the observer of every request, and makes a panic an answer.
 func (g *Gateway) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -116,6 +125,7 @@ func (g *Gateway) observe(next http.Handler) http.Handler {
 		default:
 		}
 		seen := &statusWriter{ResponseWriter: w}
+		g.boundBody(w, r)
 		defer func() {
 			if what := recover(); what != nil {
 				if what == http.ErrAbortHandler { //nolint:errorlint // the value that net/http looks for

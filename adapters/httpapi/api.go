@@ -84,6 +84,7 @@ type API struct {
 	waits      waits
 	heartbeat  time.Duration
 	writing    time.Duration // bounds one write to a follower
+	sending    time.Duration // bounds the sending of a body
 	auditing   chan struct{} // holds a token while the whole log is being read
 	nodeFields map[string]bool
 	huma       huma.API
@@ -103,7 +104,7 @@ func New(cfg Config) (*API, error) {
 		attempts:  ratelimit.New[netip.Prefix](attemptBurst, attemptRefill, mostAddresses),
 		followers: followers{count: map[id.Principal]int{}},
 		waits:     waits{verb: verbPatience, read: readPatience, head: headPatience},
-		heartbeat: heartbeat, writing: writeTimeout, auditing: make(chan struct{}, 1),
+		heartbeat: heartbeat, writing: writeTimeout, sending: bodyTimeout, auditing: make(chan struct{}, 1),
 	}
 	if a.observer == nil {
 		a.observer = unobserved{}

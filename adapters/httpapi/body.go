@@ -20,17 +20,27 @@ import (
 // bodyTimeout bounds how long a caller may take to send a body.
 const bodyTimeout = 30 * time.Second
 
+// boundBody has a body come in time or not at all. That holds also where nobody looks at it: the server itself reads what is left
+// of a body before it answers, and would wait for a caller without a token as long as that likes.
+func boundBody(w http.ResponseWriter, r *http.Request, within time.Duration) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // not every server has deadlines
+	}
+}
+
+// unboundBody is for a body that is there: what its request takes from now on is not the caller's doing.
+func unboundBody(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+}
+
 // takeBody reads a body of at most contract.MaxBody bytes and checks what a decoder would let pass: its media type, UTF-8,
 // doubled keys, anything after the value. canonical is the same for bodies that mean the same (RFC 8785).
 func takeBody(w http.ResponseWriter, r *http.Request) (body, canonical []byte, err error) {
-	control := http.NewResponseController(w)
-	if control.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil { // not every server has deadlines
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	}
 	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, contract.MaxBody))
 	if err != nil {
 		return nil, nil, bodyFault(r, err)
 	}
+	unboundBody(w)
 	if len(body) == 0 {
 		return nil, nil, nil
 	}

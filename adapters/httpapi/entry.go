@@ -81,6 +81,7 @@ func (a *API) enter(next http.Handler) http.Handler {
 				panic(http.ErrAbortHandler)
 			}
 		}()
+		boundBody(w, r, a.sending)
 		if err := plainURL(r.URL); err != nil {
 			refuse(out, r, err)
 			return

@@ -214,7 +214,11 @@ func (s *sse) begin() error {
 	if err := s.write([]byte("retry: 2000\n\n")); err != nil {
 		return err
 	}
-	return s.flush()
+	if err := s.flush(); err != nil {
+		return err
+	}
+	unboundBody(s.w)
+	return nil
 }
 
 // end leaves the connection to its next request without a deadline.
