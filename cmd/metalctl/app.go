@@ -37,11 +37,18 @@ type globalFlags struct {
 }
 
 func standard() *app {
-	return &app{
-		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+	a := &app{
+		in:          os.Stdin,
 		inTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
 		outTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 	}
+	a.to(os.Stdout, os.Stderr)
+	return a
+}
+
+// to says where is written, to be read.
+func (a *app) to(out, err io.Writer) {
+	a.out, a.err = visible{out, a.colored}, visible{err, func() bool { return false }}
 }
 
 // say writes a line for people to standard error, so that standard output stays what was asked for.

@@ -14,7 +14,9 @@ import (
 
 func testApp() (*app, *bytes.Buffer, *bytes.Buffer) {
 	var out, err bytes.Buffer
-	return &app{out: &out, err: &err}, &out, &err
+	a := &app{}
+	a.to(&out, &err)
+	return a, &out, &err
 }
 
 func everyCommand(c *cobra.Command, visit func(*cobra.Command)) {

@@ -86,7 +86,7 @@ func (a *app) eventLine(e contract.Event) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(a.out, "%s\n", line)
+		_, err = fmt.Fprintln(a.out, escapedJSON(string(line)))
 		return err
 	case "yaml":
 		if _, err := fmt.Fprintln(a.out, "---"); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -123,15 +124,15 @@ func (a *app) document(v any) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	out := text.Bytes()
-	if a.flag.output == "yaml" {
-		converted, err := yaml.JSONToYAML(out)
-		if err != nil {
-			return fmt.Errorf("write YAML: %w", err)
-		}
-		out = converted
+	if a.flag.output != "yaml" {
+		_, err := io.WriteString(a.out, escapedJSON(text.String()))
+		return err
 	}
-	_, err := a.out.Write(out)
+	converted, err := yaml.JSONToYAML(text.Bytes())
+	if err != nil {
+		return fmt.Errorf("write YAML: %w", err)
+	}
+	_, err = a.out.Write(converted)
 	return err
 }
 

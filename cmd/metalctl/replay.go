@@ -55,7 +55,7 @@ func (a *app) stateAt(s contract.Step) error {
 	if err := json.Indent(&out, s.State, "", "  "); err != nil {
 		return fmt.Errorf("the state cannot be read: %w", err)
 	}
-	_, err := fmt.Fprintln(a.out, out.String())
+	_, err := fmt.Fprintln(a.out, escapedJSON(out.String()))
 	return err
 }
 
