@@ -139,10 +139,14 @@ func (l *lane) forget() {
 	l.loaded = false
 }
 
-// seen takes in what the checkpoint says while another process may own the projection.
+// seen takes in what the checkpoint says while another process may own the projection. What that one has applied was not read
+// here, and the database may yet lose it: the next batch begins at the checkpoint.
 func (l *lane) seen(p event.Position, why *fault.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if p > l.position {
+		l.loaded = false
+	}
 	l.signal(max(p, l.position), why)
 }
 

@@ -339,3 +339,23 @@ func TestCheckpointMayGoBack(t *testing.T) {
 		t.Errorf("sum %d, want 3", got)
 	}
 }
+
+// What a waiter has seen another process apply may go back likewise: this process has not read it, and must not pass it over.
+func TestWhatAWaiterSawMayGoBack(t *testing.T) {
+	s := prepare(t)
+	here, there := s.runner(t, &tally{}), s.runner(t, &tally{})
+	s.append(t, "tally-a", counted{1})
+	catchUp(t, here)
+	p := s.append(t, "tally-b", counted{1})
+	catchUp(t, there)
+	if err := here.Wait(t.Context(), "tally", p); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(t, `DELETE FROM tally WHERE stream = 'tally-b'`)
+	s.exec(t, `UPDATE checkpoints SET position = 1`)
+	s.append(t, "tally-a", counted{1})
+	catchUp(t, here)
+	if got := s.sum(t); got != 3 {
+		t.Errorf("sum %d, want 3", got)
+	}
+}
