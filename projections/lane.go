@@ -150,6 +150,24 @@ func (l *lane) seen(p event.Position, why *fault.Error) {
 	l.signal(max(p, l.position), why)
 }
 
+// confirmed is how far the checkpoint was, as far as this process has seen.
+func (l *lane) confirmed() event.Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.loaded {
+		return l.saved
+	}
+	return l.position
+}
+
+// wentBack says that the checkpoint is at p, further back than it was.
+func (l *lane) wentBack(p event.Position) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.loaded = false
+	l.signal(p, l.stopped)
+}
+
 func (l *lane) signal(p event.Position, why *fault.Error) {
 	if p == l.position && (why == nil) == (l.stopped == nil) {
 		l.stopped = why

@@ -359,3 +359,32 @@ func TestWhatAWaiterSawMayGoBack(t *testing.T) {
 		t.Errorf("sum %d, want 3", got)
 	}
 }
+
+// A log at rest nudges nobody: that the database has lost its last moments is looked for, in each process that believes otherwise.
+func TestACheckpointThatWentBackIsFound(t *testing.T) {
+	s := prepare(t)
+	here, there := s.runner(t, &tally{}), s.runner(t, &tally{})
+	s.append(t, "tally-a", counted{1})
+	catchUp(t, here)
+	p := s.append(t, "tally-b", counted{1})
+	catchUp(t, there)
+	if err := here.Wait(t.Context(), "tally", p); err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]*projections.Runner{"its owner": there, "a waiter": here} {
+		if err := r.Confirm(t.Context()); err != nil || r.Position("tally") != p {
+			t.Errorf("%s: %v, at %s", name, err, r.Position("tally"))
+		}
+	}
+	s.exec(t, `DELETE FROM tally WHERE stream = 'tally-b'`)
+	s.exec(t, `UPDATE checkpoints SET position = 1`)
+	for name, r := range map[string]*projections.Runner{"its owner": there, "a waiter": here} {
+		if err := r.Confirm(t.Context()); err != nil || r.Position("tally") != 1 {
+			t.Errorf("%s after a crash: %v, at %s", name, err, r.Position("tally"))
+		}
+	}
+	catchUp(t, there)
+	if got := s.sum(t); got != 2 {
+		t.Errorf("sum %d, want 2", got)
+	}
+}

@@ -127,6 +127,7 @@ func (p *plane) serve(ctx context.Context, c Config, listener net.Listener, afte
 	parts.Go(func() error { return p.bus.Run(failing) })
 	parts.Go(func() error { return p.api.Run(feeds) })
 	parts.Go(func() error { return p.clock.Run(failing) })
+	parts.Go(func() error { return p.runner.Watch(failing) })
 	parts.Go(func() error { return p.workers.Run(failing) })
 	parts.Go(func() error { return p.housekeeping(failing) })
 	p.awaitPrincipals(ctx, after)
