@@ -6,14 +6,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/better-compute/metal/adapters/eventstore/memory"
 	"github.com/better-compute/metal/adapters/httpapi/contract"
+	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/event"
+	"github.com/better-compute/metal/domain/id"
+	"github.com/better-compute/metal/domain/tenant"
 )
 
 // feedReader is one open stream.
@@ -320,6 +328,104 @@ func TestFeedEndsWithTheHub(t *testing.T) {
 		t.Fatal("the stream goes on")
 	}
 	w.get("/v1/events").problem(http.StatusServiceUnavailable, "UNAVAILABLE")
+}
+
+// restorable is a log in whose place an older one can be put, as a restored backup is.
+type restorable struct {
+	event.Store
+	mu sync.Mutex
+}
+
+func (r *restorable) now() event.Store {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Store
+}
+
+func (r *restorable) restore(older event.Store) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Store = older
+}
+
+func (r *restorable) Head(ctx context.Context) (event.Position, error) { return r.now().Head(ctx) }
+
+func (r *restorable) Changed(ctx context.Context, after event.Position) error {
+	return r.now().Changed(ctx, after)
+}
+
+func (r *restorable) ReadAll(ctx context.Context, after event.Position, types []string, limit int,
+) ([]event.Recorded, event.Position, error) {
+	return r.now().ReadAll(ctx, after, types, limit)
+}
+
+func (r *restorable) Reached() event.Position {
+	head, _ := r.now().Head(context.Background()) // it is in memory
+	return head
+}
+
+// A log that was restored from a backup ends earlier than it was followed: what is written then has positions that were followed
+// already. No follower takes its silence for a log at rest.
+func TestHubFollowsARestoredLog(t *testing.T) {
+	registry := must(commands.Registry())(t)
+	fresh := func(tenants int) event.Store {
+		log := memory.New(registry)
+		for range tenants {
+			made := tenant.Created{Tenant: id.Of[id.Tenant](uuid.Must(uuid.NewV7())), Name: "acme"}
+			must(log.Append(t.Context(), tenant.StreamOf(made.Tenant), 0, event.Meta{}, made))(t)
+		}
+		return log
+	}
+	log := &restorable{Store: fresh(3)}
+	h := newHub(log, nil, slog.New(slog.DiscardHandler))
+	h.rest = time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { h.run(ctx) })
+	defer running.Wait()
+	defer stop()
+	await := func(what string, holds func(look) bool, after event.Position) look {
+		t.Helper()
+		for end := time.Now().Add(patience); ; {
+			l := h.after(after)
+			switch {
+			case holds(l):
+				return l
+			case time.Now().After(end):
+				t.Fatalf("never: %s: %+v", what, l)
+			}
+			select {
+			case <-l.grown:
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	before := await("the log is followed", func(l look) bool { return l.running && l.head == 3 }, 0)
+	older := fresh(1)
+	log.restore(older)
+	after := await("the tail begins anew", func(l look) bool { return l.running && l.begun != before.begun }, 0)
+	if after.head != 1 {
+		t.Errorf("%+v", after)
+	}
+	made := tenant.Created{Tenant: id.Of[id.Tenant](uuid.Must(uuid.NewV7())), Name: "later"}
+	must(older.Append(t.Context(), tenant.StreamOf(made.Tenant), 0, event.Meta{}, made))(t)
+	await("what is written then is there", func(l look) bool { return len(l.events) == 1 && l.head == 2 }, 1)
+}
+
+// A follower of a tail that began anew ends: its caller asks again from where it is, and learns that the log ends before.
+func TestFeedEndsWithItsTail(t *testing.T) {
+	w := start(t)
+	f := w.follow(t, "/v1/events")
+	w.api.hub.signal(func() { w.api.hub.begun++ })
+	for {
+		m, err := f.read()
+		switch {
+		case err != nil:
+			return
+		case m.comment != "": // it had time for a heartbeat
+			t.Fatal("the stream goes on")
+		}
+	}
 }
 
 func TestHubKeepsTheNewest(t *testing.T) {

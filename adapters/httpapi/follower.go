@@ -36,9 +36,10 @@ type follower struct {
 	out    *sse
 }
 
-// run writes until the caller goes, is too slow, may no longer follow, or the hub stops.
+// run writes until the caller goes, is too slow, may no longer follow, or the hub stops or begins anew.
 func (f *follower) run(ctx context.Context) {
 	defer f.out.end()
+	began := f.api.hub.after(f.at).begun
 	if !f.took(f.out.begin()) {
 		return
 	}
@@ -47,7 +48,7 @@ func (f *follower) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l := f.api.hub.after(f.at)
 		switch {
-		case !l.running:
+		case !l.running, l.begun != began:
 			return
 		case l.missed && f.live:
 			f.cutOff()

@@ -17,26 +17,29 @@ const (
 	ringEvents = 4096
 	tailPage   = 500
 	tailRetry  = time.Second
+	tailRest   = 5 * time.Second // after which a tail at rest looks whether the log still reaches so far
 )
 
 // hub reads the end of the log once for every follower. It keeps the newest events in a ring; a follower takes from the
 // ring at its own pace, older events from the log, and waits for growth.
 type hub struct {
 	store   event.Store
-	changed func(id.Principal, event.Position) (later func(context.Context))
+	renewed func(id.Principal, event.Position) (later func(context.Context))
 	log     *slog.Logger
 	most    int
+	rest    time.Duration
 
 	mu      sync.RWMutex
 	running bool
+	begun   uint64           // how often the tail began: a follower belongs to one
 	events  []event.Recorded // positions rise; everything above floor and up to tail
 	floor   event.Position
 	tail    event.Position
 	grown   chan struct{} // closed and replaced whenever tail or running changes
 }
 
-func newHub(store event.Store, changed func(id.Principal, event.Position) func(context.Context), log *slog.Logger) *hub {
-	return &hub{store: store, changed: changed, log: log, most: ringEvents, grown: make(chan struct{})}
+func newHub(store event.Store, renewed func(id.Principal, event.Position) func(context.Context), log *slog.Logger) *hub {
+	return &hub{store: store, renewed: renewed, log: log, most: ringEvents, rest: tailRest, grown: make(chan struct{})}
 }
 
 // Run reads the log until ctx ends; then every follower's stream ends too. An error of the log is retried: followers wait.
@@ -73,22 +76,38 @@ func (h *hub) step(ctx context.Context, changes *sync.WaitGroup) error {
 		if err != nil {
 			return err
 		}
-		h.signal(func() { h.running, h.events, h.floor, h.tail = true, nil, head, head })
+		h.signal(func() { h.running, h.events, h.floor, h.tail, h.begun = true, nil, head, head, h.begun+1 })
+		return nil
+	}
+	if log, knows := h.store.(event.Reacher); knows && log.Reached() < after {
+		h.log.WarnContext(ctx, "the log ends earlier than before, as after a restored backup; followers have to begin anew", "position", after)
+		h.signal(func() { h.running = false })
 		return nil
 	}
 	if !event.MayHaveMore(h.store, after) {
-		return h.store.Changed(ctx, after)
+		return h.changed(ctx, after)
 	}
 	events, head, err := h.store.ReadAll(ctx, after, nil, tailPage)
 	if err != nil {
 		return err
 	}
 	if head == after {
-		return h.store.Changed(ctx, after)
+		return h.changed(ctx, after)
 	}
 	h.principals(ctx, events, changes)
 	h.signal(func() { h.add(events, head) })
 	return nil
+}
+
+// changed waits for the log to grow, and returns now and then all the same.
+func (h *hub) changed(ctx context.Context, after event.Position) error {
+	resting, cancel := context.WithTimeout(ctx, h.rest)
+	defer cancel()
+	err := h.store.Changed(resting, after)
+	if resting.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // principals tells of changed principals before their events are shown to anyone.
@@ -103,7 +122,7 @@ func (h *hub) principals(ctx context.Context, events []event.Recorded, changes *
 		}
 	}
 	for p, at := range newest {
-		later := h.changed(p, at)
+		later := h.renewed(p, at)
 		changes.Go(func() { later(ctx) })
 	}
 }
@@ -139,13 +158,14 @@ type look struct {
 	head    event.Position // everything up to here is in events
 	missed  bool           // the ring no longer holds what comes after the position
 	running bool
+	begun   uint64 // which tail it is
 	grown   <-chan struct{}
 }
 
 func (h *hub) after(p event.Position) look {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	l := look{head: max(h.tail, p), missed: p < h.floor, running: h.running, grown: h.grown}
+	l := look{head: max(h.tail, p), missed: p < h.floor, running: h.running, begun: h.begun, grown: h.grown}
 	if l.missed {
 		return l
 	}
