@@ -1,4 +1,7 @@
 package postgres
 
-// MigrateFiles is Migrate with other files than the embedded ones.
-var MigrateFiles = migrate
+// MigrateFiles and MigratedFiles are Migrate and Migrated with other files than the embedded ones.
+var (
+	MigrateFiles  = migrate
+	MigratedFiles = migrated
+)

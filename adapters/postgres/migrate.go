@@ -32,7 +32,51 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	return migrate(ctx, pool, files)
 }
 
-func migrate(ctx context.Context, pool *pgxpool.Pool, files fs.FS) (err error) {
+func migrate(ctx context.Context, pool *pgxpool.Pool, files fs.FS) error {
+	return withRunner(pool, files, func(runner *goose.Provider) error {
+		if pending, err := check(ctx, runner); !pending || err != nil {
+			return err
+		}
+		if _, err := runner.Up(ctx); err != nil {
+			return fmt.Errorf("migrate the database: %w", Fault(err))
+		}
+		_, err := check(ctx, runner)
+		return err
+	})
+}
+
+// Migrated tells whether the database has the schema of this program, and changes nothing: for tools, which may be newer than
+// the replicas that run. Errors: INVALID_CONFIG where it has not, UNAVAILABLE where the server is away.
+func Migrated(ctx context.Context, pool *pgxpool.Pool) error {
+	files, err := fs.Sub(schema.FS, "sql")
+	if err != nil {
+		return fmt.Errorf("embedded schema: %w", err)
+	}
+	return migrated(ctx, pool, files)
+}
+
+func migrated(ctx context.Context, pool *pgxpool.Pool, files fs.FS) error {
+	older := fault.New(fault.InvalidConfig, "the database has an older schema than this program").
+		WithRemedy("use the program of the replicas that run, or upgrade them; `metald migrate` and `metald serve` bring the schema along")
+	var begun bool
+	if err := pool.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", versionsTable).Scan(&begun); err != nil {
+		return Fault(err)
+	}
+	if !begun { // to ask for its version would make the table
+		return older
+	}
+	return withRunner(pool, files, func(runner *goose.Provider) error {
+		pending, err := check(ctx, runner)
+		if err == nil && pending {
+			err = older
+		}
+		return err
+	})
+}
+
+const versionsTable = "schema_versions"
+
+func withRunner(pool *pgxpool.Pool, files fs.FS, do func(*goose.Provider) error) (err error) {
 	locker, err := lock.NewPostgresSessionLocker(
 		lock.WithLockID(migrationLock), lock.WithLockTimeout(1, migrationPatience))
 	if err != nil {
@@ -41,18 +85,11 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, files fs.FS) (err error) {
 	db := stdlib.OpenDBFromPool(pool)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	runner, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true), goose.WithTableName("schema_versions"))
+		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true), goose.WithTableName(versionsTable))
 	if err != nil {
 		return fmt.Errorf("embedded schema: %w", err)
 	}
-	if pending, err := check(ctx, runner); !pending || err != nil {
-		return err
-	}
-	if _, err := runner.Up(ctx); err != nil {
-		return fmt.Errorf("migrate the database: %w", Fault(err))
-	}
-	_, err = check(ctx, runner)
-	return err
+	return do(runner)
 }
 
 // check refuses a database of a newer program and tells whether migrations are due.

@@ -110,3 +110,34 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 }
+
+// A tool that only looks refuses another schema than its own and leaves it as it is.
+func TestMigratedChangesNothing(t *testing.T) {
+	pool := pgtest.New(t)
+	if err := postgres.Migrated(t.Context(), pool); err != nil {
+		t.Errorf("this program's schema: %v", err)
+	}
+	if _, err := pool.Exec(t.Context(), "DROP SCHEMA public CASCADE; CREATE SCHEMA public"); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, files fstest.MapFS, tables int) {
+		t.Helper()
+		if err := postgres.MigratedFiles(t.Context(), pool, files); fault.CodeOf(err) != fault.InvalidConfig {
+			t.Errorf("%s: %v", what, err)
+		}
+		var found int
+		const sql = `SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'`
+		if err := pool.QueryRow(t.Context(), sql).Scan(&found); err != nil || found != tables {
+			t.Errorf("%s: %d tables, want %d, %v", what, found, tables, err)
+		}
+	}
+	refused("an empty database", older, 0)
+	if err := postgres.MigrateFiles(t.Context(), pool, older); err != nil {
+		t.Fatal(err)
+	}
+	refused("an older schema", newer, 2)
+	if err := postgres.MigrateFiles(t.Context(), pool, newer); err != nil {
+		t.Fatal(err)
+	}
+	refused("a newer schema", older, 3)
+}

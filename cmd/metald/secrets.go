@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/better-compute/metal/adapters/postgres"
@@ -50,8 +51,21 @@ until it is restarted. A rotation that was interrupted is finished by the next o
 	return describeOptions(cmd)
 }
 
+// openSecrets connects to a database that has this program's schema.
+func openSecrets(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
+	pool, err := postgres.Open(ctx, dsn, postgres.Options{Name: "metald secrets"})
+	if err != nil {
+		return nil, err
+	}
+	if err := postgres.Migrated(ctx, pool); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
 func rotate(ctx context.Context, c config, master postgres.MasterKey) error {
-	pool, err := postgres.Open(ctx, c.postgres, postgres.Options{Name: "metald secrets"})
+	pool, err := openSecrets(ctx, c.postgres)
 	if err != nil {
 		return err
 	}
@@ -108,7 +122,7 @@ func newMasterKey(w *program.Issues, path string) postgres.MasterKey {
 }
 
 func rewrap(ctx context.Context, c config, from, next postgres.MasterKey) error {
-	pool, err := postgres.Open(ctx, c.postgres, postgres.Options{Name: "metald secrets"})
+	pool, err := openSecrets(ctx, c.postgres)
 	if err != nil {
 		return err
 	}

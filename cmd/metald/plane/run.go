@@ -25,7 +25,7 @@ import (
 // Run runs one replica until ctx ends: opens everything, serves, and closes everything in the opposite order. ready is told
 // once it answers.
 func Run(ctx context.Context, c Config, ready func(Addresses)) error {
-	s, err := OpenStores(ctx, c.Postgres, c.EventStore, c.Logger)
+	s, err := openStores(ctx, c.Postgres, c.EventStore, c.Logger, postgres.Migrate)
 	if err != nil {
 		return err
 	}

@@ -48,9 +48,16 @@ func (s *Stores) Close() {
 	}
 }
 
-// OpenStores connects to the database, brings it to this program's schema, and opens the event log. Errors: INVALID_CONFIG,
-// UNAVAILABLE.
-func OpenStores(ctx context.Context, dsn, cluster string, logger *slog.Logger) (_ *Stores, err error) {
+// OpenStores connects to the database, which must have this program's schema, and opens the event log: for what looks at the data
+// beside the replicas that run. Errors: INVALID_CONFIG, UNAVAILABLE.
+func OpenStores(ctx context.Context, dsn, cluster string, logger *slog.Logger) (*Stores, error) {
+	return openStores(ctx, dsn, cluster, logger, postgres.Migrated)
+}
+
+// openStores does so once the database was prepared.
+func openStores(ctx context.Context, dsn, cluster string, logger *slog.Logger,
+	prepare func(context.Context, *pgxpool.Pool) error,
+) (_ *Stores, err error) {
 	s := &Stores{}
 	defer func() {
 		if err != nil {
@@ -61,7 +68,7 @@ func OpenStores(ctx context.Context, dsn, cluster string, logger *slog.Logger) (
 		return nil, err
 	}
 	s.stop = append(s.stop, s.Pool.Close)
-	if err := postgres.Migrate(ctx, s.Pool); err != nil {
+	if err := prepare(ctx, s.Pool); err != nil {
 		return nil, err
 	}
 	registry, err := commands.Registry()

@@ -12,7 +12,28 @@ import (
 
 	"github.com/better-compute/metal/commands"
 	"github.com/better-compute/metal/domain/fault"
+	"github.com/better-compute/metal/test/pgtest"
 )
+
+// A tool of another version than the replicas that run does not migrate their database under them.
+func TestToolsDoNotMigrate(t *testing.T) {
+	pool := pgtest.New(t)
+	if _, err := pool.Exec(t.Context(), "DROP SCHEMA public CASCADE; CREATE SCHEMA public"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenStores(t.Context(), pool.Config().ConnString(), "", slog.New(slog.DiscardHandler))
+	if err == nil {
+		s.Close()
+	}
+	if fault.CodeOf(err) != fault.InvalidConfig {
+		t.Errorf("error: %v", err)
+	}
+	var tables int
+	const sql = `SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace`
+	if err := pool.QueryRow(t.Context(), sql).Scan(&tables); err != nil || tables > 0 {
+		t.Errorf("%d tables, %v", tables, err)
+	}
+}
 
 // Somebody takes the connection and never answers: the log says what is waited for, and the wait ends.
 func TestSilentEventStore(t *testing.T) {
