@@ -67,7 +67,7 @@ func (a *API) copyLog(ctx context.Context, in *copyLog) (func(huma.Context), err
 // writeLog writes the events after one position up to another, a page at a time.
 func (a *API) writeLog(ctx context.Context, w http.ResponseWriter, after, until event.Position) error {
 	control := http.NewResponseController(w)
-	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
+	defer func() { _ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) }() // of what the server writes at the end
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set(contract.HeaderPosition, until.String())
 	w.Header().Set(contract.HeaderDense, strconv.FormatBool(dense(a.store)))

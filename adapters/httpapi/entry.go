@@ -71,7 +71,7 @@ func (a *API) enter(next http.Handler) http.Handler {
 		began := time.Now()
 		req := newRequest(r.Header)
 		req.head = r.Method == http.MethodHead
-		out := &watched{ResponseWriter: w}
+		out := watch(w, a.writing)
 		out.Header().Set(contract.HeaderRequestID, req.id)
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
 		defer func() {
@@ -178,26 +178,48 @@ func plain(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// watched remembers the status of an answer.
+// watched remembers the status of an answer, and has a caller take it in time: one that takes nothing, which anybody may be, keeps
+// neither connection nor goroutine. Only a server whose answers all end could have one deadline for each.
 type watched struct {
 	http.ResponseWriter
-	status int
+	control *http.ResponseController
+	within  time.Duration // bounds each write
+	status  int
 }
+
+// watch begins an answer. The deadline of the one before on the same connection is not its own.
+func watch(w http.ResponseWriter, within time.Duration) *watched {
+	out := &watched{ResponseWriter: w, control: http.NewResponseController(w), within: within}
+	_ = out.control.SetWriteDeadline(time.Time{}) // not every server has deadlines
+	return out
+}
+
+func (w *watched) await() { _ = w.control.SetWriteDeadline(time.Now().Add(w.within)) }
 
 // WriteHeader notes the first final status.
 func (w *watched) WriteHeader(status int) {
 	if w.status == 0 && status >= http.StatusOK {
 		w.status = status
 	}
+	w.await()
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// mostWritten is what a caller is to take within one deadline.
+const mostWritten = 64 << 10
+
 // Write notes that nothing else was said.
-func (w *watched) Write(b []byte) (int, error) {
+func (w *watched) Write(b []byte) (written int, err error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	return w.ResponseWriter.Write(b)
+	for err == nil && written < len(b) {
+		w.await()
+		var n int
+		n, err = w.ResponseWriter.Write(b[written:min(len(b), written+mostWritten)])
+		written += n
+	}
+	return written, err
 }
 
 // Unwrap lets http.ResponseController through.

@@ -222,8 +222,8 @@ func (s *sse) begin() error {
 	return nil
 }
 
-// end leaves the connection to its next request without a deadline.
-func (s *sse) end() { _ = s.control.SetWriteDeadline(time.Time{}) }
+// end bounds the end of the stream, which the server writes.
+func (s *sse) end() { _ = s.control.SetWriteDeadline(time.Now().Add(s.timeout)) }
 
 func (s *sse) event(e event.Recorded) error {
 	data, err := json.Marshal(eventOf(e))

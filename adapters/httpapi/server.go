@@ -6,8 +6,8 @@ import (
 )
 
 // Server makes a server for handler with limits on what a caller may hold up: 10 s for the headers, 64 KiB of them, two
-// minutes for an idle connection; the handler bounds bodies. There is no write timeout, since followers of events stay: each
-// write has its own deadline.
+// minutes for an idle connection. Bodies are bounded by the handler, and so is each write: there is no write timeout, since
+// followers of events stay.
 func Server(addr string, handler http.Handler) *http.Server {
 	return &http.Server{
 		Addr:              addr,

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 )
@@ -54,5 +55,28 @@ func TestABodyThatNeverComes(t *testing.T) {
 				t.Errorf("the connection is kept: %d more bytes, %v", n, err)
 			}
 		})
+	}
+}
+
+// A caller that takes nothing of an answer is cut off, and needs no token to be: what it asked for ends.
+func TestAnAnswerThatNobodyTakes(t *testing.T) {
+	w := start(t)
+	w.api.writing = 50 * time.Millisecond
+	here, there := net.Pipe() // it holds nothing
+	conns := make(chan net.Conn, 1)
+	conns <- there
+	server := Server("", w.api)
+	go func() { _ = server.Serve(pipes{conns}) }()
+	t.Cleanup(func() { _ = server.Close() })
+	if _, err := io.WriteString(here, "GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the answer ends", func() bool {
+		w.seen.mu.Lock()
+		defer w.seen.mu.Unlock()
+		return slices.Contains(w.seen.served, "GET /openapi.json 200")
+	})
+	if _, err := io.Copy(io.Discard, here); err != nil {
+		t.Errorf("the connection stays: %v", err)
 	}
 }
