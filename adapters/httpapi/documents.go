@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
@@ -31,10 +32,12 @@ func (a *API) OpenAPI() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// documents serves the OpenAPI document, and a page to read it on that needs no script and no network.
+// documents serves the OpenAPI document, and a page to read it on that needs no script and no network. Both are made once: nobody
+// needs a token to ask for them.
 func (a *API) documents(router chi.Router) {
+	document := sync.OnceValues(a.OpenAPI)
 	router.Get("/openapi.json", func(w http.ResponseWriter, r *http.Request) {
-		raw, err := a.OpenAPI()
+		raw, err := document()
 		if err != nil {
 			refuse(w, r, err)
 			return
@@ -42,17 +45,24 @@ func (a *API) documents(router chi.Router) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(raw) // a caller that has gone is told nothing
 	})
-	page := template.Must(template.New("docs").Parse(docsPage))
+	page := sync.OnceValues(a.docsHTML)
 	router.Get("/docs", func(w http.ResponseWriter, r *http.Request) {
-		var out bytes.Buffer
-		if err := page.Execute(&out, a.docs()); err != nil {
+		raw, err := page()
+		if err != nil {
 			refuse(w, r, err)
 			return
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-		_, _ = w.Write(out.Bytes()) // a caller that has gone is told nothing
+		_, _ = w.Write(raw) // a caller that has gone is told nothing
 	})
+}
+
+// docsHTML is the page.
+func (a *API) docsHTML() ([]byte, error) {
+	var out bytes.Buffer
+	err := template.Must(template.New("docs").Parse(docsPage)).Execute(&out, a.docs())
+	return out.Bytes(), err
 }
 
 type (

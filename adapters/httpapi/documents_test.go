@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
@@ -111,4 +112,20 @@ func TestHealth(t *testing.T) {
 	w.send("PATCH", "/v1/nodes", "{}").problem(http.StatusMethodNotAllowed, "INVALID_INPUT")
 	w.stopFeed()
 	w.eventually("it is not ready without the feed", func() bool { return w.get("/readyz", none).status == 503 })
+}
+
+// Whoever asks for a document, which needs no token, costs no more than sending it.
+func TestDocumentsAreMadeOnce(t *testing.T) {
+	w := start(t)
+	for _, path := range []string{"/openapi.json", "/docs"} {
+		ask := func() {
+			out := httptest.NewRecorder()
+			if w.api.ServeHTTP(out, httptest.NewRequest(http.MethodGet, path, nil)); out.Code != http.StatusOK {
+				t.Errorf("%s: %d", path, out.Code)
+			}
+		}
+		if allocations := testing.AllocsPerRun(10, ask); allocations > 1000 {
+			t.Errorf("%s: %v allocations", path, allocations)
+		}
+	}
 }
