@@ -109,6 +109,11 @@ func (a *app) namedTarget() (target, error) {
 	if !ok {
 		return target{}, usage("there is no context %q; see `metalctl context list`", name)
 	}
+	if t.Token != "" {
+		if path := readableByOthers(); path != "" {
+			a.say("metalctl: others may read the token in %[1]s: chmod 600 %[1]s, and have a new token issued if they could", path)
+		}
+	}
 	return t, nil
 }
 

@@ -57,6 +57,19 @@ func readContexts() (contexts, error) {
 	return all, nil
 }
 
+// readableByOthers is the file of contexts where its owner is not the only one who may read it; empty: nobody else may. A file that a
+// backup gave back or that was copied has other permissions than write gives it.
+func readableByOthers() string {
+	path, err := contextsPath()
+	if err != nil {
+		return ""
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+		return path
+	}
+	return ""
+}
+
 // write replaces the file as a whole, readable by its owner alone.
 func (c contexts) write() error {
 	path, err := contextsPath()
