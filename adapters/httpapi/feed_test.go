@@ -444,3 +444,18 @@ func TestHubKeepsTheNewest(t *testing.T) {
 		t.Fatalf("%+v", l)
 	}
 }
+
+// Large events do not fill the memory: the ring is bounded by what they hold, too.
+func TestHubIsBoundedByBytes(t *testing.T) {
+	h := newHub(nil, nil, nil)
+	data := make([]byte, event.MaxEventBytes)
+	for p := event.Position(1); p <= 2*ringEvents; p++ {
+		h.add([]event.Recorded{{Position: p, Data: data}}, p)
+		if held := len(h.events) * len(data); held > 2*ringBytes || held == 0 {
+			t.Fatalf("%d bytes after %d events", held, p)
+		}
+		if l := h.after(p - 1); l.missed || len(l.events) != 1 || !h.after(h.floor-1).missed && h.floor > 0 {
+			t.Fatalf("%+v", l)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 // The bounds of the shared tail of the log.
 const (
 	ringEvents = 4096
+	ringBytes  = 32 << 20 // of their data: one event may hold 256 KiB
 	tailPage   = 500
 	tailRetry  = time.Second
 	tailRest   = 5 * time.Second // after which a tail at rest looks whether the log still reaches so far
@@ -33,6 +34,7 @@ type hub struct {
 	running bool
 	begun   uint64           // how often the tail began: a follower belongs to one
 	events  []event.Recorded // positions rise; everything above floor and up to tail
+	size    int              // of their data
 	floor   event.Position
 	tail    event.Position
 	grown   chan struct{} // closed and replaced whenever tail or running changes
@@ -76,7 +78,7 @@ func (h *hub) step(ctx context.Context, changes *sync.WaitGroup) error {
 		if err != nil {
 			return err
 		}
-		h.signal(func() { h.running, h.events, h.floor, h.tail, h.begun = true, nil, head, head, h.begun+1 })
+		h.signal(func() { h.running, h.events, h.size, h.floor, h.tail, h.begun = true, nil, 0, head, head, h.begun+1 })
 		return nil
 	}
 	if log, knows := h.store.(event.Reacher); knows && log.Reached() < after {
@@ -127,15 +129,26 @@ func (h *hub) principals(ctx context.Context, events []event.Recorded, changes *
 	}
 }
 
-// add takes new events in. The ring holds most to twice most of them, so that it is moved once for many batches.
+// add takes new events in. The ring holds most to twice most of them, or as much of their data, so that it is moved once for many
+// batches.
 func (h *hub) add(events []event.Recorded, head event.Position) {
 	h.events, h.tail = append(h.events, events...), head
-	if len(h.events) <= 2*h.most {
+	for _, e := range events {
+		h.size += len(e.Data)
+	}
+	if len(h.events) <= 2*h.most && h.size <= 2*ringBytes {
 		return
 	}
-	over := len(h.events) - h.most
-	h.floor = h.events[over-1].Position
-	h.events = append(make([]event.Recorded, 0, 2*h.most+tailPage), h.events[over:]...)
+	first := len(h.events)
+	for h.size = 0; first > 0 && len(h.events)-first < h.most; first-- {
+		size := h.size + len(h.events[first-1].Data)
+		if size > ringBytes {
+			break
+		}
+		h.size = size
+	}
+	h.floor = h.events[first-1].Position
+	h.events = append(make([]event.Recorded, 0, len(h.events)-first+tailPage), h.events[first:]...)
 }
 
 func (h *hub) signal(change func()) {

@@ -8,8 +8,12 @@ import (
 	"github.com/better-compute/metal/domain/event"
 )
 
-// recentEvents bounds how many of the newest events are kept in memory, a few megabytes.
-const recentEvents = 4096
+// recentEvents and recentBytes bound what is kept in memory of the newest events: as a rule a few megabytes, but one event may
+// hold 256 KiB.
+const (
+	recentEvents = 4096
+	recentBytes  = 32 << 20
+)
 
 // recent keeps the newest events that this process appended, so that its followers, who all read the same end of the log,
 // share one decoding and ask the database only for what it does not hold: older events and those of other processes.
@@ -18,6 +22,7 @@ type recent struct {
 
 	mu     sync.RWMutex
 	events []*recentEvent // positions dense and rising
+	size   int            // of all of them
 }
 
 // recentEvent is decoded by the first who reads it.
@@ -36,26 +41,44 @@ func (e *recentEvent) open(r *event.Registry) (event.Recorded, error) {
 	return e.decoded, e.err
 }
 
+// size is what an event takes, in bytes.
+func (e *recentEvent) size() int { return len(e.wire.Data) + len(e.wire.Meta) }
+
 // add takes what one transaction committed. Where another process wrote in between, what is held ends before a gap, and
 // is dropped.
 func (r *recent) add(committed []*recentEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := len(r.events); n > 0 && r.events[n-1].position+1 != committed[0].position {
-		r.events = nil
-	}
-	if over := len(r.events) + len(committed) - recentEvents; over > 0 {
-		// A half at a time, so that events are moved seldom; a reader's slice keeps its own array.
-		r.events = slices.Clone(r.events[min(len(r.events), max(over, recentEvents/2)):])
+		r.events, r.size = nil, 0
 	}
 	r.events = append(r.events, committed...)
+	for _, e := range committed {
+		r.size += e.size()
+	}
+	if len(r.events) > recentEvents || r.size > recentBytes {
+		r.halve()
+	}
+}
+
+// halve keeps the newest: half of the bounds, so that events are moved seldom. A reader's slice keeps its own array.
+func (r *recent) halve() {
+	first := len(r.events)
+	for r.size = 0; first > 0 && len(r.events)-first < recentEvents/2; first-- {
+		size := r.size + r.events[first-1].size()
+		if size > recentBytes/2 {
+			break
+		}
+		r.size = size
+	}
+	r.events = slices.Clone(r.events[first:])
 }
 
 // forget drops everything: after a lost connection the database may be an older one, restored from a backup.
 func (r *recent) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = nil
+	r.events, r.size = nil, 0
 }
 
 // after is ReadAll from memory. found is false where the database has to be asked: what follows the position is not, or
