@@ -7,8 +7,12 @@ import (
 	"github.com/better-compute/metal/domain/event"
 )
 
-// cachedStates bounds the folds kept in memory; a fold is a few kilobytes.
-const cachedStates = 8192
+// cachedStates bounds the folds kept in memory, and cachedBytes the data of the events that were folded: a few kilobytes each as a
+// rule, but a profile may have a quarter of a megabyte.
+const (
+	cachedStates = 8192
+	cachedBytes  = 64 << 20
+)
 
 // stateCache keeps the newest folds by stream, the least recently used leaving first. A stale one is harmless where an append
 // expects the version that was folded.
@@ -19,6 +23,7 @@ const cachedStates = 8192
 type stateCache struct {
 	mu       sync.Mutex
 	most     int
+	size     int        // of all entries
 	order    *list.List // of *cacheEntry, most recently used first
 	byName   map[event.Stream]*list.Element
 	followed event.Position
@@ -31,11 +36,12 @@ type cacheEntry struct {
 	fold    any            // a loaded[S]; nil: it is being read
 	version event.Version  // of the fold
 	whole   event.Position // up to here nothing is missing in the fold
+	size    int            // of the data that was folded
 }
 
 // folded is a loaded[S] of any S.
 type folded interface {
-	folded() (event.Version, event.Position)
+	folded() (v event.Version, p event.Position, size int)
 }
 
 func newStateCache(most int) *stateCache {
@@ -55,11 +61,21 @@ func (c *stateCache) entry(stream event.Stream) *cacheEntry {
 // add needs the lock.
 func (c *stateCache) add(e *cacheEntry) {
 	c.byName[e.stream] = c.order.PushFront(e)
-	for c.order.Len() > c.most {
-		oldest := c.order.Back()
-		c.order.Remove(oldest)
-		delete(c.byName, oldest.Value.(*cacheEntry).stream)
+	c.bound()
+}
+
+// bound needs the lock.
+func (c *stateCache) bound() {
+	for c.order.Len() > c.most || c.size > cachedBytes && c.order.Len() > 1 {
+		c.remove(c.order.Back())
 	}
+}
+
+// remove needs the lock.
+func (c *stateCache) remove(el *list.Element) {
+	e := c.order.Remove(el).(*cacheEntry)
+	delete(c.byName, e.stream)
+	c.size -= e.size
 }
 
 func cached[S any](c *stateCache, stream event.Stream) (loaded[S], bool) {
@@ -101,7 +117,7 @@ func (c *stateCache) reading(stream event.Stream) event.Position {
 
 // put keeps a fold in which nothing is missing up to a position.
 func (c *stateCache) put(stream event.Stream, fold folded, whole event.Position) {
-	version, last := fold.folded()
+	version, last, size := fold.folded()
 	whole = max(whole, last)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,6 +129,9 @@ func (c *stateCache) put(stream event.Stream, fold folded, whole event.Position)
 	switch {
 	case e.fold == nil || e.version < version:
 		e.fold, e.version, e.whole = fold, version, max(e.whole, whole)
+		c.size += size - e.size
+		e.size = size
+		c.bound()
 	case e.version == version:
 		e.whole = max(e.whole, whole)
 	}
@@ -123,8 +142,7 @@ func (c *stateCache) forget(stream event.Stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if el, ok := c.byName[stream]; ok {
-		c.order.Remove(el)
-		delete(c.byName, stream)
+		c.remove(el)
 	}
 }
 
@@ -150,7 +168,7 @@ func (c *stateCache) begin(at event.Position) {
 	defer c.mu.Unlock()
 	c.order.Init()
 	clear(c.byName)
-	c.followed = at
+	c.followed, c.size = at, 0
 }
 
 func (c *stateCache) position() event.Position {
@@ -159,4 +177,6 @@ func (c *stateCache) position() event.Position {
 	return c.followed
 }
 
-func (l loaded[S]) folded() (event.Version, event.Position) { return l.version, l.position }
+func (l loaded[S]) folded() (v event.Version, p event.Position, size int) {
+	return l.version, l.position, l.size
+}

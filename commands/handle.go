@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -23,6 +24,7 @@ type loaded[S any] struct {
 	position event.Position
 	at       time.Time
 	ids      []uuid.UUID // of the stream's events, by version: shows whether a command was applied before
+	size     int         // of the events' data, about
 }
 
 func (l loaded[S]) outcome() Outcome[S] {
@@ -128,11 +130,21 @@ func decideOnce[S, C any, E event.Event](ctx context.Context, s *Service, call C
 		next.ids = append(next.ids, meta.EventID(r.stream, i))
 	}
 	next.version += event.Version(len(events))
-	next.position, next.at = position, meta.At
+	next.position, next.at, next.size = position, meta.At, now.size+sizeOf(stored)
 	if meta.Command != uuid.Nil { // fresh ids are the store's own: what it appended must be read to know them
 		s.cache.put(r.stream, next, position)
 	}
 	return next.outcome(), nil
+}
+
+// sizeOf is what events take in a log, about.
+func sizeOf(events []event.Event) (bytes int) {
+	for _, e := range events {
+		if data, err := json.Marshal(e); err == nil { // the log has taken it
+			bytes += len(data)
+		}
+	}
+	return bytes
 }
 
 // applied is the version of the last event that command appended to stream; zero where it appended none.
@@ -203,6 +215,7 @@ func fold[S, C any, E event.Event](l loaded[S], d event.Decider[S, C, E], events
 		l.state = d.Evolve(l.state, e)
 		l.version, l.position, l.at = r.Version, r.Position, r.Meta.At
 		l.ids = append(l.ids, r.ID)
+		l.size += len(r.Data)
 	}
 	return l, nil
 }

@@ -6,8 +6,12 @@ import (
 	"github.com/better-compute/metal/domain/event"
 )
 
-// rememberedRows bounds the rows that a projection remembers of each table.
-const rememberedRows = 4096
+// rememberedRows bounds the rows that a projection remembers of each table, and rememberedBytes the data of the events that they
+// follow from: a row is a kilobyte as a rule, and may be a hundred times that.
+const (
+	rememberedRows  = 4096
+	rememberedBytes = 64 << 20
+)
 
 // memory is the rows that a process wrote last as the owner of a projection, so that it need not read them again. It holds as
 // long as nobody else moves the checkpoint: an owner that finds it elsewhere forgets everything.
@@ -15,6 +19,8 @@ type memory struct {
 	tables map[string]map[string]any // by table and key: a *R, nil for a row that is not there
 	staged map[string]map[string]any // by the transaction under way
 	born   map[string]bool           // ids of streams that begin in the batch: no row has such a key yet
+	size   int                       // of the data of the events behind tables
+	more   int                       // of the batch's
 }
 
 type memoryKey struct{}
@@ -22,12 +28,15 @@ type memoryKey struct{}
 func newMemory() *memory { return &memory{tables: map[string]map[string]any{}} }
 
 // forget forgets everything.
-func (m *memory) forget() { m.tables, m.staged, m.born = map[string]map[string]any{}, nil, nil }
+func (m *memory) forget() {
+	m.tables, m.staged, m.born, m.size, m.more = map[string]map[string]any{}, nil, nil, 0, 0
+}
 
 // begin prepares for a batch, and gives the context in which tables use the memory.
 func (m *memory) begin(ctx context.Context, batch []event.Recorded) context.Context {
-	m.staged, m.born = map[string]map[string]any{}, map[string]bool{}
+	m.staged, m.born, m.more = map[string]map[string]any{}, map[string]bool{}, 0
 	for _, e := range batch {
+		m.more += len(e.Data)
 		if e.Version == 1 {
 			m.born[e.Stream.ID()] = true
 		}
@@ -37,6 +46,9 @@ func (m *memory) begin(ctx context.Context, batch []event.Recorded) context.Cont
 
 // keep takes over what the batch has written, once it is committed.
 func (m *memory) keep() {
+	if m.size += m.more; m.size > rememberedBytes {
+		m.tables, m.size = map[string]map[string]any{}, m.more
+	}
 	for table, rows := range m.staged {
 		held := m.tables[table]
 		if held == nil || len(held)+len(rows) > rememberedRows {
