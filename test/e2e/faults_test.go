@@ -261,20 +261,27 @@ func flakyServer(t *testing.T, l *lab.Lab, m sim.Listed) {
 	}
 }
 
-// powerCut takes the power away while an image is being written. Nobody is in the machine to tell: its controller does.
-func powerCut(t *testing.T, l *lab.Lab, m sim.Listed) {
-	server := l.Library("cut", sim.OSImage(int(l.Image.Bytes), lab.OSName))
-	l.DeployProfile("cut", "cut@1", func(map[string]any) {})
-	node := ready(t, l, m)
+// halfWritten has half of an image of its own written to a machine. The other half comes once it is released.
+func halfWritten(t *testing.T, l *lab.Lab, m sim.Listed, name string) (node string, release func()) {
+	t.Helper()
+	server := l.Library(name, sim.OSImage(int(l.Image.Bytes), lab.OSName))
+	l.DeployProfile(name, name+"@1", func(map[string]any) {})
+	node = ready(t, l, m)
 	halfway, release := server.StopOnce(l.Image.Bytes / 2)
-	defer release()
-	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: "cut", Version: 1})
+	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: name, Version: 1})
 	must(t, err)
 	select {
 	case <-halfway:
 	case <-time.After(lab.Patience):
 		t.Fatal("the image was not fetched")
 	}
+	return node, release
+}
+
+// powerCut takes the power away while an image is being written. Nobody is in the machine to tell: its controller does.
+func powerCut(t *testing.T, l *lab.Lab, m sim.Listed) {
+	node, release := halfWritten(t, l, m, "cut")
+	defer release()
 	l.Press(m.Name, bmcsim.ForceOff)
 	disk := l.Disk(m.Name, 0)
 	for _, end := range [][]byte{disk[:1<<20], disk[len(disk)-1<<20:]} {
@@ -300,18 +307,8 @@ func restarts(t *testing.T, l *lab.Lab, m sim.Listed) {
 	if m.Personality == bmcsim.HPE || m.Personality == bmcsim.Supermicro {
 		t.Fatal("this controller does not tell when its machine was started: give this case another machine")
 	}
-	server := l.Library("restart", sim.OSImage(int(l.Image.Bytes), lab.OSName))
-	l.DeployProfile("restart", "restart@1", func(map[string]any) {})
-	node := ready(t, l, m)
-	halfway, release := server.StopOnce(l.Image.Bytes / 2)
+	node, release := halfWritten(t, l, m, "restart")
 	defer release()
-	_, err := l.Client.Deploy(t.Context(), node, contract.Deploy{Profile: "restart", Version: 1})
-	must(t, err)
-	select {
-	case <-halfway:
-	case <-time.After(lab.Patience):
-		t.Fatal("the image was not fetched")
-	}
 	must(t, lab.Poll(lab.Patience, "a start that can be told from the one before", func() error {
 		for a, err := range l.Client.Agents(t.Context(), "", node, "ramdisk") {
 			if err == nil && a.SessionAt != nil && time.Since(*a.SessionAt) > 5*time.Second {
