@@ -324,6 +324,13 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// goesBack has the database lose what came after the first event, as a crash may.
+func (s setup) goesBack(t *testing.T) {
+	t.Helper()
+	s.exec(t, `DELETE FROM tally WHERE stream = 'tally-b'`)
+	s.exec(t, `UPDATE checkpoints SET position = 1`)
+}
+
 // A checkpoint that went back, as after a crash of the database, is followed.
 func TestCheckpointMayGoBack(t *testing.T) {
 	s, y := prepare(t), &tally{}
@@ -331,8 +338,7 @@ func TestCheckpointMayGoBack(t *testing.T) {
 	s.append(t, "tally-a", counted{1})
 	s.append(t, "tally-b", counted{1})
 	catchUp(t, r)
-	s.exec(t, `DELETE FROM tally WHERE stream = 'tally-b'`)
-	s.exec(t, `UPDATE checkpoints SET position = 1`)
+	s.goesBack(t)
 	s.append(t, "tally-a", counted{1})
 	catchUp(t, r)
 	if got := s.sum(t); got != 3 {
@@ -351,8 +357,7 @@ func TestWhatAWaiterSawMayGoBack(t *testing.T) {
 	if err := here.Wait(t.Context(), "tally", p); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(t, `DELETE FROM tally WHERE stream = 'tally-b'`)
-	s.exec(t, `UPDATE checkpoints SET position = 1`)
+	s.goesBack(t)
 	s.append(t, "tally-a", counted{1})
 	catchUp(t, here)
 	if got := s.sum(t); got != 3 {
@@ -376,8 +381,7 @@ func TestACheckpointThatWentBackIsFound(t *testing.T) {
 			t.Errorf("%s: %v, at %s", name, err, r.Position("tally"))
 		}
 	}
-	s.exec(t, `DELETE FROM tally WHERE stream = 'tally-b'`)
-	s.exec(t, `UPDATE checkpoints SET position = 1`)
+	s.goesBack(t)
 	for name, r := range map[string]*projections.Runner{"its owner": there, "a waiter": here} {
 		if err := r.Confirm(t.Context()); err != nil || r.Position("tally") != 1 {
 			t.Errorf("%s after a crash: %v, at %s", name, err, r.Position("tally"))

@@ -279,29 +279,38 @@ func TestSuperblocksThatMakeNoSense(t *testing.T) {
 	}
 }
 
+// writeTable writes a GPT of partitions for Linux, from their first to their last sectors.
+func writeTable(t *testing.T, d disk.Device, partitions int, sectors func(i uint64) (first, last uint64)) {
+	t.Helper()
+	le := binary.LittleEndian
+	header, entries := append([]byte("EFI PART"), make([]byte, 84)...), make([]byte, partitions*128)
+	le.PutUint64(header[72:], 2)
+	le.PutUint32(header[80:], uint32(partitions))
+	le.PutUint32(header[84:], 128)
+	for i := range partitions {
+		first, last := sectors(uint64(i))
+		copy(entries[i*128:], linuxData)
+		le.PutUint64(entries[i*128+32:], first)
+		le.PutUint64(entries[i*128+40:], last)
+	}
+	write(t, d, 512, header)
+	write(t, d, 1024, entries)
+}
+
 // A table may tell of hundreds of partitions, each with the superblock of a filesystem that claims a million copies. Whoever had
 // the machine before must not be able to keep it from being wiped.
 func TestATableOfSuperblocksWithoutEnd(t *testing.T) {
 	const size, partitions, most = 64 << 30, 32, 300_000
 	d := newDisk(size, disk.Means{})
 	le := binary.LittleEndian
-	header, entries := append([]byte("EFI PART"), make([]byte, 84)...), make([]byte, partitions*128)
-	le.PutUint64(header[72:], 2)
-	le.PutUint32(header[80:], partitions)
-	le.PutUint32(header[84:], 128)
-	for i := range uint64(partitions) {
-		entry := entries[i*128:]
-		copy(entry, linuxData)
-		le.PutUint64(entry[32:], 2048*(1+i/2)) // two of them begin at one place
-		le.PutUint64(entry[40:], size/512-100-i)
+	writeTable(t, d, partitions, func(i uint64) (first, last uint64) { return 2048 * (1 + i/2), size/512 - 100 - i }) // two begin at one place
+	for i := range partitions {
 		fs := make([]byte, 1024)
 		le.PutUint32(fs[4:], size/1024) // blocks of 1 KiB, and a copy every 64 KiB
 		le.PutUint32(fs[32:], 64)
 		le.PutUint16(fs[56:], 0xef53)
 		write(t, d, int64(1+i/2)<<20+1024, fs)
 	}
-	write(t, d, 512, header)
-	write(t, d, 1024, entries)
 	writes := 0
 	d.SetFaults(disk.Faults{Write: func(int64, int64) error { writes++; return nil }})
 	got, err := disk.Wipe(t.Context(), []disk.Device{d}, disk.Wiping{Method: node.WipeQuick, Seed: 1}, quiet)
@@ -344,18 +353,8 @@ func FuzzTables(f *testing.F) {
 func TestRangesThatOverlapAreEmptiedOnce(t *testing.T) {
 	const size, partitions = 1 << 30, 512
 	d := newDisk(size, disk.Means{})
-	le := binary.LittleEndian
-	header, entries := append([]byte("EFI PART"), make([]byte, 84)...), make([]byte, partitions*128)
-	le.PutUint64(header[72:], 2)
-	le.PutUint32(header[80:], partitions)
-	le.PutUint32(header[84:], 128)
-	for i := range uint64(partitions) {
-		copy(entries[i*128:], linuxData)
-		le.PutUint64(entries[i*128+32:], 100<<11+i) // all of them begin within the same 256 KiB
-		le.PutUint64(entries[i*128+40:], 900<<11-i)
-	}
-	write(t, d, 512, header)
-	write(t, d, 1024, entries)
+	// All of them begin within the same 256 KiB.
+	writeTable(t, d, partitions, func(i uint64) (first, last uint64) { return 100<<11 + i, 900<<11 - i })
 	var wrote, read int64
 	d.SetFaults(disk.Faults{
 		Write: func(_, length int64) error { wrote += length; return nil },

@@ -80,7 +80,7 @@ func nativeSectors(to ATATransport, identity []byte) (most uint64, err error) {
 func HiddenNVMe(to AdminTransport) (string, error) {
 	n, err := openNVMe(to, 0, func(float64, string) {})
 	if err != nil {
-		return "", nil //nolint:nilerr // reading will tell
+		return "", err
 	}
 	if !n.managesNamespaces() {
 		return "", nil

@@ -56,6 +56,18 @@ func TestWhatAnNVMeControllerHides(t *testing.T) {
 	}
 }
 
+// mute is a controller that answers nothing: what it hides is not known.
+type mute struct{}
+
+func (mute) Namespace() (uint32, error)                { return 1, nil }
+func (mute) Admin(blockdev.AdminCommand, []byte) error { return errBroken }
+
+func TestAControllerThatTellsNothing(t *testing.T) {
+	if got, err := blockdev.HiddenNVMe(mute{}); err == nil {
+		t.Errorf("it hides %q", got)
+	}
+}
+
 func many(n uint32) (out []uint32) {
 	for i := range n {
 		out = append(out, i+1)
